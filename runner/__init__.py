@@ -1,0 +1,33 @@
+"""turnrunner: durable agent turns on Redis and RQ.
+
+Public names are loaded when they are first used, so that importing a part of the package costs only that part.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "Agent": "runner.agent",
+    "Agents": "runner.agent",
+    "Model": "runner.agent",
+    "TurnContext": "runner.agent",
+    "Runner": "runner.client",
+    "SyncRunner": "runner.client",
+    "Settings": "runner.settings",
+    "load_settings": "runner.settings",
+    "RunnerError": "runner.errors",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names are the keys above
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'runner' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,93 @@
+"""Submitting a run: record and dispatch entry in one act, then the RQ job.
+
+Rules of this file: bad input is refused before anything is stored; once the record is there nothing is lost, whatever
+happens to the broker; the same key and payload give the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from runner import ids
+from runner.dispatch import Ticket
+from runner.engine.runtime import Links
+from runner.errors import IdempotencyConflict, InvalidInput, ServerUnreachable, TooLarge
+from runner.settings import checked_budgets
+from runner.store import calls
+from runner.store.answers import Code
+from runner.store.records import VERSION
+from runner.telemetry import log
+
+_log = log("submit")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a caller asks for. `budgets` overrides single budgets of the settings."""
+
+    agent: str
+    message: str | None = None
+    input: Any = None
+    thread: str | None = None
+    idempotency_key: str | None = None
+    budgets: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The run that answers a submission. `created` is False when its key already stood for that run."""
+
+    run_id: str
+    created: bool
+
+
+async def submit(links: Links, submission: Submission) -> Submitted:
+    """Records and enqueues a run. Raises InvalidInput, TooLarge, IdempotencyConflict or a ServerError."""
+    settings = links.settings
+    payload = _payload(submission, settings.input_bytes)
+    budgets = checked_budgets({**settings.budgets.model_dump(), **(submission.budgets or {})})
+    key = submission.idempotency_key and ids.checked_name("idempotency key", submission.idempotency_key)
+    thread = submission.thread and ids.checked_name("thread", submission.thread)
+    run = links.keys.of_run(ids.new_run_id(thread=thread, idempotency_key=key))
+    fields = (
+        *("v", VERSION, "agent", ids.checked_name("agent", submission.agent), "payload", payload),
+        *("message_id", ids.new_message_id(), "thread", thread or "", "key", key or "", "queue", settings.queue),
+        *("budgets", budgets.model_dump_json()),
+        *(() if budgets.no_progress_ms is None else ("no_progress_ms", budgets.no_progress_ms)),
+    )
+    digest = ids.payload_digest(submission.agent.encode() + b"\0" + payload)
+    idempotency = (key, digest, settings.idempotency_ms) if key else None
+    created = await links.store.run(
+        calls.create(links.keys, run, fields, dispatch_grace_ms=settings.dispatch_grace_ms, idempotency=idempotency)
+    )
+    if created.code is Code.CONFLICT:
+        raise IdempotencyConflict(key or "", created.run_id)
+    if created.code is Code.OK:
+        await _enqueue(links, Ticket(run.run_id, 0))
+        _log.info("run.submitted", run_id=run.run_id, agent=submission.agent)
+    return Submitted(created.run_id, created.code is Code.OK)
+
+
+async def _enqueue(links: Links, ticket: Ticket) -> None:
+    try:
+        await asyncio.to_thread(links.dispatcher.enqueue, [ticket])
+    except ServerUnreachable as why:
+        _log.warning("submit.left-to-supervisor", run_id=ticket.run_id, why=str(why))
+        return
+    run = links.keys.of_run(ticket.run_id)
+    await links.store.run(calls.dispatched(run, ticket.epoch, queue_check_ms=links.settings.queue_check_ms))
+
+
+def _payload(submission: Submission, limit: int) -> bytes:
+    request = {"input": submission.input, "message": submission.message}
+    try:
+        payload = to_json({name: value for name, value in request.items() if value is not None})
+    except PydanticSerializationError as why:
+        raise InvalidInput(f"the input is no JSON: {why}") from None
+    if len(payload) > limit:
+        raise TooLarge("the input", len(payload), limit, "RUNNER_INPUT_BYTES")
+    return payload

@@ -1,0 +1,191 @@
+"""The sweep: take what is due, decide by the record, apply by compare-and-set.
+
+Rules of this file: no user code runs here; an act that lost a race changed nothing and needs no answer; two supervisors
+never do more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from runner import ids
+from runner.core.recovery.evaluate import (
+    Attempt,
+    Deadlines,
+    Enqueue,
+    Forget,
+    LookInQueue,
+    RunFacts,
+    Seal,
+    Verdict,
+    Wait,
+    evaluate,
+    next_queue_look,
+)
+from runner.dispatch import Ticket
+from runner.engine.runtime import Links
+from runner.engine.terminal import end_from_outside
+from runner.store import calls, reads
+from runner.store.answers import Code
+from runner.store.call import Call
+from runner.store.keys import RunKeys
+from runner.store.records import RunRecord
+from runner.telemetry import log
+
+_log = log("supervision")
+
+READ_AT_ONCE = 500
+"""Records read in one trip."""
+
+
+@dataclass(slots=True)
+class Swept:
+    """What one sweep did."""
+
+    due: int = 0
+    enqueued: int = 0
+    attempts: int = 0
+    sealed: int = 0
+
+
+@dataclass(slots=True)
+class _Case:
+    """One due run with what is known about it."""
+
+    run: RunKeys
+    record: RunRecord | None
+    facts: RunFacts | None
+    verdict: Verdict
+    now_ms: int
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The verdicts of a sweep, by what must be done."""
+
+    later: list[Call[Code]] = field(default_factory=list)
+    enqueue: list[_Case] = field(default_factory=list)
+    look: list[_Case] = field(default_factory=list)
+    attempt: list[_Case] = field(default_factory=list)
+    seal: list[_Case] = field(default_factory=list)
+
+
+async def sweep(links: Links) -> Swept:
+    """One look at everything due. Raises a ServerError when the server is away: sweep again later."""
+    settings = links.settings
+    gap_ms = max(settings.lease_ms // 2, settings.sweep_ms * 3)
+    takes = [
+        calls.take_due(links.keys, partition, limit=settings.sweep_batch, gap_ms=gap_ms)
+        for partition in range(ids.PARTITIONS)
+    ]
+    swept, plan = Swept(), _Plan()
+    for due in await links.store.run_many(takes):
+        swept.due += len(due.run_ids)
+        for at in range(0, len(due.run_ids), READ_AT_ONCE):
+            runs = [links.keys.of_run(run_id) for run_id in due.run_ids[at : at + READ_AT_ONCE]]
+            deadlines = links.deadlines(due.fresh_from_ms)
+            for case in await _judge(links, runs, due.now_ms, deadlines):
+                _sort(case, plan, deadlines)
+    await _apply(links, plan, swept)
+    return swept
+
+
+async def _judge(links: Links, runs: Sequence[RunKeys], now_ms: int, deadlines: Deadlines) -> list[_Case]:
+    records = await links.store.run_many([reads.read_run(run) for run in runs])
+    cases = []
+    for run, record in zip(runs, records, strict=True):
+        facts = None if record is None else record.facts()
+        verdict = Forget() if facts is None else evaluate(facts, now_ms, deadlines)
+        cases.append(_Case(run, record, facts, verdict, now_ms))
+    return cases
+
+
+def _sort(case: _Case, plan: _Plan, deadlines: Deadlines) -> None:
+    match case.verdict:
+        case Forget():
+            plan.later.append(calls.reschedule(case.run, 0))
+        case Wait(until_ms=until_ms):
+            plan.later.append(calls.reschedule(case.run, until_ms))
+        case Enqueue():
+            plan.enqueue.append(case)
+        case LookInQueue():
+            assert case.record is not None
+            look_ms = next_queue_look(case.record.queued_at, case.now_ms, deadlines)
+            plan.later.append(calls.reschedule(case.run, look_ms))
+            plan.look.append(case)
+        case Attempt():
+            plan.attempt.append(case)
+        case Seal():
+            plan.seal.append(case)
+
+
+async def _apply(links: Links, plan: _Plan, swept: Swept) -> None:
+    if plan.later:
+        await links.store.run_many(plan.later)
+    for case in plan.seal:
+        swept.sealed += await _seal(links, case)
+    first = await _take_back(links, plan.attempt)
+    missing = await _missing(links, plan.look)
+    await _enqueue(links, first, at_front=True)
+    await _enqueue(links, [_ticket(case) for case in plan.enqueue] + missing, at_front=False)
+    swept.attempts += len(first)
+    swept.enqueued += len(plan.enqueue) + len(missing)
+
+
+async def _take_back(links: Links, cases: Sequence[_Case]) -> list[Ticket]:
+    acts = []
+    for case in cases:
+        assert isinstance(case.verdict, Attempt)
+        assert case.record is not None
+        acts.append(
+            calls.take_back(
+                case.record,
+                case.run,
+                case.verdict.incident,
+                cause=case.verdict.cause,
+                silent_ms=case.verdict.silent_ms,
+                grace_ms=links.settings.dispatch_grace_ms,
+            )
+        )
+    codes = await links.store.run_many(acts) if acts else []
+    taken = [case for case, code in zip(cases, codes, strict=True) if code is Code.OK]
+    for case in taken:
+        assert isinstance(case.verdict, Attempt)
+        _log.warning("run.taken-back", run_id=case.run.run_id, cause=case.verdict.cause)
+    return [_ticket(case) for case in taken]
+
+
+async def _missing(links: Links, cases: Sequence[_Case]) -> list[Ticket]:
+    if not cases:
+        return []
+    lost = await asyncio.to_thread(links.dispatcher.lost, [_ticket(case) for case in cases])
+    for ticket in lost:
+        _log.warning("run.enqueued-again", run_id=ticket.run_id, epoch=ticket.epoch)
+    return lost
+
+
+async def _enqueue(links: Links, tickets: list[Ticket], *, at_front: bool) -> None:
+    if not tickets:
+        return
+    await asyncio.to_thread(links.dispatcher.enqueue, tickets, at_front=at_front)
+    check_ms = links.settings.queue_check_ms
+    await links.store.run_many(
+        [calls.dispatched(links.keys.of_run(t.run_id), t.epoch, queue_check_ms=check_ms) for t in tickets]
+    )
+
+
+async def _seal(links: Links, case: _Case) -> bool:
+    assert isinstance(case.verdict, Seal)
+    assert case.record is not None
+    judged = case.verdict.judged_progress
+    answer = await end_from_outside(
+        links, case.run, case.record.epoch, case.verdict.ending, by="supervisor", judged_progress=judged
+    )
+    return answer.code is Code.OK
+
+
+def _ticket(case: _Case) -> Ticket:
+    assert case.record is not None
+    return Ticket(case.run.run_id, case.record.epoch)

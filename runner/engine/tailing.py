@@ -1,0 +1,205 @@
+"""Tails: any number of readers of any number of runs over one blocking connection per process.
+
+Rules of this file: a reader's place is a seq that only moves to what it was given; a start is resolved once, to a seq,
+never to "now"; a slow reader keeps a bounded queue and then re-reads from its place; what ends a tail is the terminal
+entry, which is durable, so a lost signal loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from runner.core.transcript.chunk import Chunk
+from runner.engine.rebuild import PAGE_ENTRIES, pages
+from runner.errors import InvalidCursor, RunNotFound
+from runner.settings import Settings
+from runner.store import reads
+from runner.store.answers import Entry
+from runner.store.blocking import LOST, BlockingReader
+from runner.store.call import Call
+from runner.store.connection import retry_delay_ms
+from runner.store.executor import AsyncExecutor
+from runner.store.keys import Keys, RunKeys
+from runner.store.records import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class TailItem:
+    """A chunk with its seq and the epoch that wrote it; or, last, the terminal (then `chunk` is None)."""
+
+    seq: int
+    epoch: int
+    chunk: Chunk | None
+    terminal: Terminal | None = None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One tail's queue of entries that it has not taken yet."""
+
+    limit: int
+    entries: deque[Entry] = field(default_factory=deque)
+    overflowed: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def give(self, entries: list[Entry]) -> None:
+        if len(self.entries) + len(entries) > self.limit:
+            self.entries.clear()
+            self.overflowed = True
+        else:
+            self.entries.extend(entries)
+        self.news.set()
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A stream that the hub follows, and who reads it."""
+
+    cursor: int
+    readers: list[_Reader] = field(default_factory=list)
+
+
+class TailHub:
+    """Follows every tailed stream of a process with one blocking read, and hands entries to the readers."""
+
+    def __init__(self, store: AsyncExecutor, keys: Keys, settings: Settings) -> None:
+        self._store, self._keys, self._settings = store, keys, settings
+        self._watches: dict[str, _Watch] = {}
+        self._reader = BlockingReader(
+            store.url, block_ms=settings.tail_block_ms, timeout_ms=settings.command_timeout_ms
+        )
+        self._following: asyncio.Task[None] | None = None
+        self._nudge: asyncio.Task[None] | None = None
+        self._changed = False
+        self._any = asyncio.Event()
+
+    async def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[TailItem]:
+        """Every chunk behind the seq `after`, live, ending with the terminal.
+
+        Raises RunNotFound, InvalidCursor (a seq the run has not reached), or a ServerError.
+        """
+        run = self._keys.of_run(run_id)
+        record = await self._store.run(reads.read_run(run))
+        if record is None:
+            raise RunNotFound(run_id)
+        if isinstance(after, bool) or after < 0 or after > record.seq:
+            raise InvalidCursor(after, record.seq)
+        async for entry in self._entries(run, after):
+            first = entry.last_seq - len(entry.chunks) + 1
+            for offset, chunk in enumerate(entry.chunks):
+                if first + offset > after:
+                    yield TailItem(first + offset, entry.epoch, chunk)
+            if entry.terminal is not None:
+                yield TailItem(entry.last_seq, entry.epoch, None, entry.terminal)
+
+    async def aclose(self) -> None:
+        """Ends the following; tails that still run raise CancelledError in their next wait."""
+        for work in (self._following, self._nudge):
+            if work is not None:
+                work.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await work
+        await self._reader.aclose()
+
+    async def _entries(self, run: RunKeys, after: int) -> AsyncIterator[Entry]:
+        cursor = after
+        async for entry in pages(self._store, run, after=cursor):
+            cursor = entry.last_seq
+            yield entry
+            if entry.terminal is not None:
+                return
+        reader = self._join(run, cursor)
+        try:
+            behind = self._watches[run.stream].cursor > cursor
+            while True:
+                if behind:
+                    async for entry in pages(self._store, run, after=cursor):
+                        cursor = entry.last_seq
+                        yield entry
+                        if entry.terminal is not None:
+                            return
+                behind = not await self._news(run, reader)
+                while reader.entries:
+                    entry = reader.entries.popleft()
+                    if entry.terminal is None and entry.last_seq <= cursor:
+                        continue
+                    cursor = entry.last_seq
+                    yield entry
+                    if entry.terminal is not None:
+                        return
+        finally:
+            self._leave(run, reader)
+
+    async def _news(self, run: RunKeys, reader: _Reader) -> bool:
+        """Waits for entries. False when the reader must look into the stream itself: it was too slow, or nothing came
+        for so long that the durable state is asked. Raises RunNotFound when the run's keys are gone."""
+        try:
+            async with asyncio.timeout(self._settings.tail_block_ms / 1_000):
+                await reader.news.wait()
+        except TimeoutError:
+            if await self._store.run(reads.read_run(run)) is None:
+                raise RunNotFound(run.run_id) from None
+            return False
+        reader.news.clear()
+        overflowed, reader.overflowed = reader.overflowed, False
+        return not overflowed
+
+    def _join(self, run: RunKeys, cursor: int) -> _Reader:
+        reader = _Reader(self._settings.tail_buffer_entries)
+        watch = self._watches.get(run.stream)
+        if watch is None:
+            watch = self._watches[run.stream] = _Watch(cursor)
+            self._watches_changed()
+        watch.readers.append(reader)
+        return reader
+
+    def _leave(self, run: RunKeys, reader: _Reader) -> None:
+        watch = self._watches[run.stream]
+        watch.readers.remove(reader)
+        if not watch.readers:
+            del self._watches[run.stream]
+
+    def _watches_changed(self) -> None:
+        self._changed = True
+        self._any.set()
+        loop = asyncio.get_running_loop()
+        if self._following is None or self._following.done():
+            self._following = loop.create_task(self._follow())
+        if self._nudge is None or self._nudge.done():
+            self._nudge = loop.create_task(self._unblock())
+
+    async def _unblock(self) -> None:
+        """Makes the blocked read return, so that it starts again with the streams that were added."""
+        while self._changed and self._reader.client_id:
+            await self._store.run(Call("CLIENT", int, ("UNBLOCK", self._reader.client_id), is_act=False))
+            await asyncio.sleep(0.001)
+
+    async def _follow(self) -> None:
+        failures = 0
+        while True:
+            if not self._watches:
+                self._any.clear()
+                await self._any.wait()
+            self._changed = False
+            cursors = {name: watch.cursor for name, watch in self._watches.items()}
+            try:
+                news = await self._reader.read(cursors, count=PAGE_ENTRIES)
+            except LOST:
+                failures += 1
+                await asyncio.sleep(retry_delay_ms(failures) / 1_000)
+                continue
+            failures = 0
+            for name, entries in news.items():
+                self._deliver(name, entries)
+
+    def _deliver(self, name: str, entries: list[Entry]) -> None:
+        watch = self._watches.get(name)
+        if watch is None:
+            return
+        watch.cursor = entries[-1].last_seq
+        for reader in watch.readers:
+            reader.give(entries)

@@ -1,0 +1,13 @@
+-- Sets when a run must be looked at next; forgets a run that has ended or is gone.
+-- KEYS 1 run  2 stream  3 due
+-- ARGV 1 run id  2 at ms  3 alive ms
+-- Returns {OK} | {TERMINAL}
+-- Why: the index is a hint; a hint about nothing must not be looked at for ever.
+local state = redis.call('HGET', KEYS[1], 'state')
+if not state or ENDED[state] then
+  redis.call('ZREM', KEYS[3], ARGV[1])
+  return {TERMINAL}
+end
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1])
+return {OK}
