@@ -8,6 +8,7 @@ timeout, retry and result keeping are off, because the run record is the truth.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,32 @@ class Dispatcher:
     def depth(self) -> int:
         """How many jobs wait."""
         return self.queue.count
+
+    def tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:
+        """Clears away what lost workers left in RQ: executions that nobody refreshes, and intermediate entries that
+        were there at the last call already (`stuck_before`). Runs are not touched: they are judged by their records.
+        Returns what is in the intermediate list now."""
+        try:
+            return self._tidy(stuck_before)
+        except (redis.ConnectionError, redis.TimeoutError) as why:
+            raise ServerUnreachable("the broker", str(why)) from why
+
+    def _tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:
+        started = self.queue.started_job_registry.key
+        waiting = {as_text(item) for item in self._client.lrange(self.queue.key, 0, -1)}
+        stuck = frozenset(as_text(item) for item in self._client.lrange(self.queue.intermediate_queue_key, 0, -1))
+        expired: Any = self._client.zrangebyscore(started, "-inf", int(time.time()))
+        stale = [as_text(item) for item in expired]
+        with self._client.pipeline(transaction=False) as pipe:
+            for job_id in stuck & stuck_before:
+                pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
+            for member in stale:
+                pipe.zrem(started, member)
+                job_id = member.partition(":")[0]
+                if job_id not in waiting:
+                    pipe.delete(TurnJob.key_for(job_id))
+            pipe.execute()
+        return stuck
 
     def close(self) -> None:
         """Closes the client."""

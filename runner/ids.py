@@ -7,7 +7,6 @@ its parent's id plus a digest of the call, so it lands beside it; a thread's par
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import socket
@@ -34,9 +33,9 @@ def new_message_id() -> str:
 
 
 def new_process_id() -> str:
-    """The name of one worker or supervisor process for as long as it lives: host, pid, and a token per start."""
+    """The name of one worker or supervisor process for as long as it lives: its host and a token per start."""
     host = re.sub(r"[^0-9A-Za-z-]", "-", socket.gethostname())[:40]
-    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+    return f"{host}-{secrets.token_hex(5)}"
 
 
 def partition_of_name(name: str) -> int:

@@ -1,7 +1,7 @@
 """storyteller: a model agent with instructions and nothing else.
 
-With STORYTELLER_MODEL_URL set it asks the model served there (a llama.cpp server); without, it tells a story it knows by
-heart, at the pace of a small model.
+With STORYTELLER_MODEL_URL set it asks the model served there (a llama.cpp server); without, it tells a story it knows
+by heart, at the pace of a small model.
 """
 
 from __future__ import annotations

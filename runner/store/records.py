@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from runner.core.recovery.budgets import Budgets
 from runner.core.recovery.evaluate import Incident, RunFacts
 from runner.core.run import State
-from runner.core.transcript.chunk import encode
+from runner.core.transcript.chunk import to_bytes
 
 VERSION = 1
 
@@ -128,7 +128,7 @@ class Snapshot(BaseModel):
 
     def to_json(self) -> bytes:
         """As it is stored. A delta may end in half a character, which pydantic's JSON neither writes nor reads."""
-        return encode(self.model_dump())
+        return to_bytes(self.model_dump())
 
 
 def read_snapshot_json(raw: bytes) -> Snapshot:

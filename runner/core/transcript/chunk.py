@@ -10,9 +10,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 Chunk = dict[str, Any]
+
+MAX_DEPTH = 100
+"""Levels of nesting in a chunk at most: whoever folds it later stands on a stack of unknown depth."""
 
 
 def start(message_id: str) -> Chunk:
@@ -51,15 +54,23 @@ def error(text: str) -> Chunk:
 
 
 def encode(chunk: Chunk) -> bytes:
-    """A chunk as compact UTF-8 JSON; half a surrogate pair is kept as its escape. ValueError for what is no JSON."""
+    """A chunk as compact UTF-8 JSON. ValueError for what is no JSON or is nested deeper than MAX_DEPTH."""
+    encoded = to_bytes(chunk)
+    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH and _is_deeper(json.loads(encoded), MAX_DEPTH):
+        raise ValueError(f"a chunk may be nested {MAX_DEPTH} levels deep, this one is deeper")
+    return encoded
+
+
+def to_bytes(value: Any) -> bytes:
+    """A value as compact UTF-8 JSON: half a surrogate pair is kept as its escape, NaN and infinity become null.
+
+    ValueError for what is no JSON.
+    """
     try:
-        return to_json(chunk, inf_nan_mode="null")
+        return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:
-        pass
-    try:
-        return json.dumps(chunk, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, RecursionError) as why:
-        raise ValueError(str(why)) from None
+        plain = to_jsonable_python(value, inf_nan_mode="null")
+        return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def join(encoded: Sequence[bytes]) -> bytes:
@@ -71,3 +82,10 @@ def decode_batch(batch: bytes) -> list[Chunk]:
     """The chunks of one stream entry."""
     chunks: list[Chunk] = json.loads(batch)
     return chunks
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inner is None:
+        return False
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)

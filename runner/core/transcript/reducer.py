@@ -104,12 +104,12 @@ class Fold:
 
     @classmethod
     def load(cls, dumped: dict[str, Any]) -> Fold:
-        """The fold that `dump` wrote."""
+        """The fold that `dump` wrote; `dumped` stays as it is."""
         message = dumped["message"]
         fold = cls(message["id"])
-        fold._parts = message["parts"]
+        fold._parts = [dict(part) for part in message["parts"]]
         fold._metadata = message.get("metadata")
-        fold._open = dumped["open"]
+        fold._open = {kind: dict(dumped["open"][kind]) for kind in _KINDS}
         fold.started = dumped["started"]
         fold.in_step = dumped["in_step"]
         fold.finished_steps = dumped["finished_steps"]

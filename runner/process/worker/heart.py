@@ -1,0 +1,98 @@
+"""The heart of a worker process: one thread that says the process lives, for all its turns in one call.
+
+Rules of this file: it beats off the turns' own event loop, so a busy loop loses no lease; but a loop that is stuck for
+longer than its limit stops the heart, because turns that cannot move must be seen as lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+
+from runner.clock import monotonic_ms
+from runner.engine.hosting import Hosted
+from runner.errors import RunnerError
+from runner.settings import Settings
+from runner.store import calls
+from runner.store.executor import SyncExecutor
+from runner.store.keys import Keys
+from runner.store.records import ProcessFacts
+from runner.telemetry import log
+
+_log = log("heart")
+
+
+class Heart:
+    """Beats every `beat_ms` from its own thread, over a store of its own, until it is stopped."""
+
+    def __init__(
+        self, settings: Settings, store: SyncExecutor, hosted: Hosted, loop: asyncio.AbstractEventLoop, process_id: str
+    ) -> None:
+        self._settings, self._store, self._hosted, self._loop = settings, store, hosted, loop
+        self._key = Keys(settings.key_prefix).workers
+        self._facts = ProcessFacts(
+            id=process_id,
+            pid=os.getpid(),
+            parent_pid=os.getppid(),
+            host=socket.gethostname(),
+            capacity=settings.concurrency,
+            queue=settings.queue,
+        )
+        self._stop = threading.Event()
+        self._loop_seen_ms = monotonic_ms()
+        self._asked = False
+        self.missed = 0
+        """Beats that came later than twice their time, or were withheld."""
+        self._thread = threading.Thread(target=self._beat_forever, name="heart", daemon=True)
+
+    def start(self) -> None:
+        """Starts beating."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops beating and takes the process off the list of those that live."""
+        self._stop.set()
+        self._thread.join(timeout=self._settings.command_timeout_ms / 1_000)
+
+    def _beat_forever(self) -> None:
+        last_ms = monotonic_ms()
+        while True:
+            try:
+                self._beat()
+            except RunnerError as why:
+                _log.warning("heart.missed", why=str(why))
+                self.missed += 1
+            if self._stop.wait(self._settings.beat_ms / 1_000):
+                break
+            now_ms = monotonic_ms()
+            self.missed += now_ms - last_ms > 2 * self._settings.beat_ms
+            last_ms = now_ms
+        self._say_goodbye()
+
+    def _beat(self) -> None:
+        self._store.run(calls.process_beat(self._key, self._facts.model_copy(update={"running": len(self._hosted)})))
+        if self._loop_is_stuck():
+            self.missed += 1
+            _log.error("heart.loop-stuck", limit_ms=self._settings.loop_lag_limit_ms, turns=len(self._hosted))
+            return
+        for turn, code in self._hosted.beat(self._store, lease_ms=self._settings.lease_ms):
+            self._loop.call_soon_threadsafe(turn.answered, code)
+
+    def _loop_is_stuck(self) -> bool:
+        lag_ms = monotonic_ms() - self._loop_seen_ms if self._asked else 0
+        if not self._asked:
+            self._asked = True
+            self._loop_seen_ms = monotonic_ms()
+            self._loop.call_soon_threadsafe(self._loop_answers)
+        return lag_ms > self._settings.loop_lag_limit_ms
+
+    def _loop_answers(self) -> None:
+        self._asked = False
+
+    def _say_goodbye(self) -> None:
+        try:
+            self._store.run(calls.forget_process(self._key, self._facts.id))
+        except RunnerError as why:
+            _log.warning("heart.no-goodbye", why=str(why))
