@@ -6,7 +6,13 @@ Public names are loaded when they are first used, so that importing a part of th
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runner.agent import Agent, Agents, Model, TurnContext
+    from runner.client import Runner, SyncRunner
+    from runner.errors import RunnerError
+    from runner.settings import Settings, load_settings
 
 _HOMES = {
     "Agent": "runner.agent",
@@ -20,7 +26,17 @@ _HOMES = {
     "RunnerError": "runner.errors",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names are the keys above
+__all__ = [
+    "Agent",
+    "Agents",
+    "Model",
+    "Runner",
+    "RunnerError",
+    "Settings",
+    "SyncRunner",
+    "TurnContext",
+    "load_settings",
+]
 
 
 def __getattr__(name: str) -> Any:

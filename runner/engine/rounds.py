@@ -52,11 +52,12 @@ def user_message(ctx: Context) -> Message:
 
 
 def resolve(model: Model | str) -> Model:
-    """A model object; a name is looked up through pydantic-ai. Raises MissingExtra when that is not installed."""
+    """A model object; a name is looked up through pydantic-ai, and is not trusted to go on from a partial answer: few
+    hosted models do. Raises MissingExtra when pydantic-ai is not installed."""
     if not isinstance(model, str):
         return model
     try:
         from runner.models.pydantic_ai import PydanticAIModel
     except ImportError:
         raise MissingExtra("pydantic-ai", "pip install 'turnrunner[pydantic-ai]'") from None
-    return PydanticAIModel(model)
+    return PydanticAIModel(model, continues_partial=False)

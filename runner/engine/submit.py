@@ -44,6 +44,11 @@ class Submitted:
     run_id: str
     created: bool
 
+    @property
+    def id(self) -> str:
+        """The run's id, as the other calls take it."""
+        return self.run_id
+
 
 async def submit(links: Links, submission: Submission) -> Submitted:
     """Records and enqueues a run. Raises InvalidInput, TooLarge, IdempotencyConflict or a ServerError."""

@@ -105,15 +105,15 @@ async def _judge(links: Links, runs: Sequence[RunKeys], now_ms: int, deadlines: 
 def _sort(case: _Case, plan: _Plan, deadlines: Deadlines) -> None:
     match case.verdict:
         case Forget():
-            plan.later.append(calls.reschedule(case.run, 0))
+            plan.later.append(_look_again(case, 0))
         case Wait(until_ms=until_ms):
-            plan.later.append(calls.reschedule(case.run, until_ms))
+            plan.later.append(_look_again(case, until_ms))
         case Enqueue():
             plan.enqueue.append(case)
         case LookInQueue():
             assert case.record is not None
             look_ms = next_queue_look(case.record.queued_at, case.now_ms, deadlines)
-            plan.later.append(calls.reschedule(case.run, look_ms))
+            plan.later.append(_look_again(case, look_ms))
             plan.look.append(case)
         case Attempt():
             plan.attempt.append(case)
@@ -184,6 +184,10 @@ async def _seal(links: Links, case: _Case) -> bool:
         links, case.run, case.record.epoch, case.verdict.ending, by="supervisor", judged_progress=judged
     )
     return answer.code is Code.OK
+
+
+def _look_again(case: _Case, at_ms: int) -> Call[Code]:
+    return calls.reschedule(case.run, at_ms, held_until_ms=case.now_ms + calls.HOLD_MS)
 
 
 def _ticket(case: _Case) -> Ticket:

@@ -26,6 +26,8 @@ from runner.store.executor import AsyncExecutor
 from runner.store.keys import Keys, RunKeys
 from runner.store.records import Terminal
 
+UNBLOCK_EVERY_S = 0.002
+
 
 @dataclass(frozen=True, slots=True)
 class TailItem:
@@ -174,9 +176,10 @@ class TailHub:
 
     async def _unblock(self) -> None:
         """Makes the blocked read return, so that it starts again with the streams that were added."""
-        while self._changed and self._reader.client_id:
-            await self._store.run(Call("CLIENT", int, ("UNBLOCK", self._reader.client_id), is_act=False))
-            await asyncio.sleep(0.001)
+        while self._changed:
+            if self._reader.client_id:
+                await self._store.run(Call("CLIENT", int, ("UNBLOCK", self._reader.client_id), is_act=False))
+            await asyncio.sleep(UNBLOCK_EVERY_S)
 
     async def _follow(self) -> None:
         failures = 0

@@ -99,6 +99,8 @@ async def try_again_later(
     runtime: Runtime, turn: HostedTurn, ctx: Context, why: RunnerError, wished_ms: int | None
 ) -> None:
     """Gives the run back to be tried after a delay; seals it when its budgets are spent. No worker was lost."""
+    if ctx.writer.failure is None:
+        await ctx.writer.flush()
     record = await runtime.store.run(reads.read_run(turn.run))
     now_ms = await runtime.store.run(reads.read_time())
     assert record is not None

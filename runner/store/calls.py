@@ -225,14 +225,10 @@ def take_due(keys: Keys, partition: int, *, limit: int, gap_ms: int) -> Call[Due
     )
 
 
-def reschedule(run: RunKeys, at_ms: int) -> Call[Code]:
-    """Sets when a run must be looked at next."""
-    return Call(
-        "reschedule",
-        _code,
-        (run.run_id, at_ms, ALIVE_MS),
-        (run.run, run.stream, run.due),
-    )
+def reschedule(run: RunKeys, at_ms: int, *, held_until_ms: int | None = None) -> Call[Code]:
+    """Sets when a run must be looked at next; only if nobody else did, when it was held until `held_until_ms`."""
+    held = _NONE if held_until_ms is None else held_until_ms
+    return Call("reschedule", _code, (run.run_id, at_ms, ALIVE_MS, held), (run.run, run.stream, run.due))
 
 
 def process_beat(key: str, facts: ProcessFacts) -> Call[int]:

@@ -7,10 +7,11 @@ Unknown types and fields are kept as they are. Encoding is the same bytes for th
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json
 
 Chunk = dict[str, Any]
 
@@ -69,8 +70,11 @@ def to_bytes(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:
-        plain = to_jsonable_python(value, inf_nan_mode="null")
-        return json.dumps(plain, ensure_ascii=True, separators=(",", ":")).encode()
+        pass
+    try:
+        return json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, RecursionError) as why:
+        raise ValueError(str(why)) from None
 
 
 def join(encoded: Sequence[bytes]) -> bytes:
@@ -82,6 +86,18 @@ def decode_batch(batch: bytes) -> list[Chunk]:
     """The chunks of one stream entry."""
     chunks: list[Chunk] = json.loads(batch)
     return chunks
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return value
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

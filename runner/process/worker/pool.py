@@ -1,8 +1,8 @@
 """The pool: a parent that keeps worker processes alive and says at once when one is gone.
 
 Rules of this file: the parent runs no turns and no threads, so that it can fork; signals are taken from a queue,
-never in a handler; a process that died has its leases ended before its successor starts; when the parent dies, its processes
-see the pipe close and hand their turns over.
+never in a handler; a process that died has its leases ended before its successor starts; when the parent dies, its
+processes see the pipe close and hand their turns over.
 """
 
 from __future__ import annotations

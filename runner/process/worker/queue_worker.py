@@ -1,12 +1,13 @@
 """What every worker of ours shares: a genuine RQ worker on exactly one queue, with RQ's own rescue work switched off.
 
 Rules of this file: a job is popped only when there is a slot for it, and a job popped while stopping is put back;
-nothing raised here ends the worker, because a job that got lost on the way is enqueued again from the record; RQ's registries
-are kept for people to look at and decide nothing.
+nothing raised here ends the worker, because a job that got lost on the way is enqueued again from the record; RQ's
+registries are kept for people to look at and decide nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import Any
@@ -102,6 +103,7 @@ class QueueWorker(BaseWorker):
         while True:
             self._leave_when_stopping()
             self.heartbeat()
+            self._show_idle()
             self.check_for_suspension(timeout is None)
             if not self.has_slot(0.2):
                 continue
@@ -201,6 +203,11 @@ class QueueWorker(BaseWorker):
         if not isinstance(exc, LOST):
             super()._pubsub_exception_handler(exc, pubsub, pubsub_thread)
         time.sleep(1.0)
+
+    def _show_idle(self) -> None:
+        if self.is_idle() and self.get_state() == WorkerStatus.BUSY:
+            with contextlib.suppress(*LOST):
+                self.set_state(WorkerStatus.IDLE)
 
     def _leave_when_stopping(self) -> None:
         if self._stop_requested:
