@@ -138,7 +138,7 @@ class Context:
         limit = self._runtime.settings.chunk_bytes
         if len(encoded) > limit:
             raise TooLarge(f"a {kind} chunk", len(encoded), limit, "RUNNER_CHUNK_BYTES")
-        self.fold.apply(chunk)
+        self.fold.apply(_as_stored(chunk, encoded))
         seq = await self.writer.append(encoded, credited=is_credited(kind))
         if is_milestone(kind):
             await self.writer.flush()
@@ -162,6 +162,14 @@ class Context:
         if code is not Code.OK:
             raise AttemptLost(self.run_id, self.epoch, code.name.lower())
         return stored
+
+
+def _as_stored(chunk: Chunk, encoded: bytes) -> Chunk:
+    """The chunk as every reader will see it, in a copy that its author cannot change any more."""
+    if all(isinstance(value, str) for value in chunk.values()):
+        return chunk
+    stored: Chunk = json.loads(encoded)
+    return stored
 
 
 def checked_chunk(value: Any) -> Chunk:

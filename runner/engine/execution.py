@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import suppress
 from dataclasses import dataclass
 
 from runner.agent import Agent, FunctionTurn, Program
@@ -93,6 +94,9 @@ async def _perform(runtime: Runtime, turn: HostedTurn, ctx: Context, record: Run
     if not await turn.work_is_over(work):
         return Stopped(turn.interrupt or Interrupt.HAND_OVER)
     unfinished = work.cancelled() or work.exception() is not None
+    if not unfinished:
+        with suppress(RunnerError):  # it is the writer's failure then, which is looked at below
+            await ctx.writer.flush()
     if turn.interrupt is not None and (unfinished or turn.interrupt is not Interrupt.HAND_OVER):
         return Stopped(turn.interrupt)
     if ctx.writer.failure is not None:

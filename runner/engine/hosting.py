@@ -52,11 +52,13 @@ class HostedTurn:
             work.cancel()
 
     def stop(self, interrupt: Interrupt) -> None:
-        """Interrupts the turn. A hand-over only marks it; see `at_boundary` and `force`."""
+        """Interrupts the turn. A hand-over only marks it; see `at_boundary` and `force`. Anything else is forced, and
+        an agent that ignores it is abandoned."""
         if self.interrupt is None or interrupt > self.interrupt:
             self.interrupt = interrupt
         if interrupt is not Interrupt.HAND_OVER:
             self.force()
+            asyncio.get_running_loop().call_later(UNWIND_S, self.abandon)
 
     def force(self) -> None:
         """Cancels the agent's part, wherever it is."""
@@ -107,7 +109,7 @@ class Hosted:
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._turns: dict[str, HostedTurn] = {}
+        self._turns: set[HostedTurn] = set()
         self.stopping = asyncio.Event()
         """Set when the process stops: new turns are handed over as soon as they are claimed."""
 
@@ -116,28 +118,28 @@ class Hosted:
 
     @contextmanager
     def hosting(self, turn: HostedTurn) -> Iterator[None]:
-        """Counts a turn as hosted while it runs."""
-        self._turns[turn.run.run_id] = turn
+        """Counts a turn as hosted while it runs. A run may be here twice: a stalled attempt, and the one after it."""
+        self._turns.add(turn)
         if self.stopping.is_set():
             turn.stop(Interrupt.HAND_OVER)
         try:
             yield
         finally:
-            self._turns.pop(turn.run.run_id, None)
+            self._turns.discard(turn)
             turn.end()
 
     def cancel(self, run_id: str) -> bool:
         """Stops a hosted run as cancelled; False when it is not here."""
-        turn = self._turns.get(run_id)
-        if turn is not None:
+        turns = [turn for turn in self._turns if turn.run.run_id == run_id]
+        for turn in turns:
             turn.stop(Interrupt.CANCEL)
-        return turn is not None
+        return bool(turns)
 
     async def hand_over(self, *, grace_s: float) -> int:
         """Stops every turn for a hand-over: at its boundary within the grace, forced after it, taken away from an
         agent that ignores that. Returns how many could not be given away (the server did not answer in time)."""
         self.stopping.set()
-        turns = list(self._turns.values())
+        turns = list(self._turns)
         for turn in turns:
             turn.stop(Interrupt.HAND_OVER)
         waits = {asyncio.ensure_future(turn.ended()) for turn in turns}
@@ -152,7 +154,7 @@ class Hosted:
 
     def beat(self, store: SyncExecutor, *, lease_ms: int) -> list[tuple[HostedTurn, Code]]:
         """Renews every lease, one call per partition in one trip. Returns the turns that must be told something."""
-        turns = [turn for turn in list(self._turns.values()) if turn.epoch]
+        turns = [turn for turn in tuple(self._turns) if turn.epoch]
         by_partition: dict[int, list[HostedTurn]] = {}
         for turn in turns:
             by_partition.setdefault(turn.run.partition, []).append(turn)

@@ -19,10 +19,9 @@ async def answer(agent: Agent, ctx: Context) -> str:
     if ctx.fold.finished_steps:
         return "stop"
     model = resolve(agent.make_model())
-    continuing = bool(ctx.fold.step_text())
-    if continuing and not model.continues_partial:
-        await ctx.reset_step()
-        continuing = False
+    continuing = model.continues_partial and bool(ctx.fold.step_text())
+    if ctx.fold.has_step_parts() and not continuing:
+        await ctx.reset_step()  # reasoning alone too: it is not shown to the model, so it would come a second time
     request = RoundRequest(
         round_id=f"r{ctx.epoch}",
         messages=[user_message(ctx), *([ctx.partial] if continuing else [])],

@@ -10,9 +10,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from runner import ids
+from runner.core.transcript.chunk import to_bytes
 from runner.dispatch import Ticket
 from runner.engine.runtime import Links
 from runner.errors import IdempotencyConflict, InvalidInput, ServerUnreachable, TooLarge
@@ -78,20 +77,20 @@ async def submit(links: Links, submission: Submission) -> Submitted:
 
 
 async def _enqueue(links: Links, ticket: Ticket) -> None:
+    run = links.keys.of_run(ticket.run_id)
     try:
         await asyncio.to_thread(links.dispatcher.enqueue, [ticket])
+        await links.store.run(calls.dispatched(run, ticket.epoch, queue_check_ms=links.settings.queue_check_ms))
     except ServerUnreachable as why:
+        # The run is recorded: to say that it is not would make the caller submit it again.
         _log.warning("submit.left-to-supervisor", run_id=ticket.run_id, why=str(why))
-        return
-    run = links.keys.of_run(ticket.run_id)
-    await links.store.run(calls.dispatched(run, ticket.epoch, queue_check_ms=links.settings.queue_check_ms))
 
 
 def _payload(submission: Submission, limit: int) -> bytes:
     request = {"input": submission.input, "message": submission.message}
     try:
-        payload = to_json({name: value for name, value in request.items() if value is not None})
-    except PydanticSerializationError as why:
+        payload = to_bytes({name: value for name, value in request.items() if value is not None})
+    except ValueError as why:
         raise InvalidInput(f"the input is no JSON: {why}") from None
     if len(payload) > limit:
         raise TooLarge("the input", len(payload), limit, "RUNNER_INPUT_BYTES")

@@ -63,6 +63,8 @@ class _Watch:
 
     cursor: int
     readers: list[_Reader] = field(default_factory=list)
+    ended: bool = False
+    """The terminal was delivered: there is nothing more to wait for."""
 
 
 class TailHub:
@@ -116,7 +118,8 @@ class TailHub:
                 return
         reader = self._join(run, cursor)
         try:
-            behind = self._watches[run.stream].cursor > cursor
+            watch = self._watches[run.stream]
+            behind = watch.ended or watch.cursor > cursor
             while True:
                 if behind:
                     async for entry in pages(self._store, run, after=cursor):
@@ -125,10 +128,12 @@ class TailHub:
                         if entry.terminal is not None:
                             return
                 behind = not await self._news(run, reader)
-                while reader.entries:
+                while reader.entries and not behind:
                     entry = reader.entries.popleft()
                     if entry.terminal is None and entry.last_seq <= cursor:
                         continue
+                    if behind := not _follows(entry, cursor):
+                        break
                     cursor = entry.last_seq
                     yield entry
                     if entry.terminal is not None:
@@ -184,11 +189,12 @@ class TailHub:
     async def _follow(self) -> None:
         failures = 0
         while True:
-            if not self._watches:
+            self._changed = False
+            cursors = {name: watch.cursor for name, watch in self._watches.items() if not watch.ended}
+            if not cursors:
                 self._any.clear()
                 await self._any.wait()
-            self._changed = False
-            cursors = {name: watch.cursor for name, watch in self._watches.items()}
+                continue
             try:
                 news = await self._reader.read(cursors, count=PAGE_ENTRIES)
             except LOST:
@@ -204,5 +210,11 @@ class TailHub:
         if watch is None:
             return
         watch.cursor = entries[-1].last_seq
+        watch.ended = entries[-1].terminal is not None
         for reader in watch.readers:
             reader.give(entries)
+
+
+def _follows(entry: Entry, cursor: int) -> bool:
+    """Whether nothing lies between the cursor and this entry: a queue that overflowed has lost what came before it."""
+    return entry.last_seq - len(entry.chunks) <= cursor

@@ -46,12 +46,18 @@ async def end(runtime: Runtime, turn: HostedTurn, ctx: Context, ending: Ending, 
 
 async def end_cancelled(runtime: Runtime, turn: HostedTurn, ctx: Context) -> None:
     """Ends the run as cancelled, with what was stored: chunks that the cancel refused are not part of the answer."""
-    ctx.writer.fail(AttemptLost(ctx.run_id, turn.epoch, "cancelled"))
+    await _end_as_stored(runtime, turn, ctx, CANCELLED)
+
+
+async def _end_as_stored(runtime: Runtime, turn: HostedTurn, ctx: Context, ending: Ending) -> None:
+    ctx.writer.fail(AttemptLost(ctx.run_id, turn.epoch, "it ends"))
     record = await runtime.store.run(reads.read_run(turn.run))
     assert record is not None
     fold = await rebuild(runtime.store, turn.run, record)
-    code = await _finish(runtime, turn, fold, record.seq, CANCELLED, "stop")
-    if code is not Code.OK:
+    code = await _finish(runtime, turn, fold, record.seq, ending, "stop")
+    if code is Code.CANCELLED:
+        await end_cancelled(runtime, turn, ctx)
+    elif code is not Code.OK:
         raise AttemptLost(ctx.run_id, turn.epoch, code.name.lower())
 
 
@@ -99,14 +105,22 @@ async def try_again_later(
     runtime: Runtime, turn: HostedTurn, ctx: Context, why: RunnerError, wished_ms: int | None
 ) -> None:
     """Gives the run back to be tried after a delay; seals it when its budgets are spent. No worker was lost."""
-    if ctx.writer.failure is None:
+    try:
         await ctx.writer.flush()
+    except AttemptLost:
+        if turn.interrupt is not Interrupt.CANCEL:
+            raise
+        await end_cancelled(runtime, turn, ctx)
+        return
+    except RunnerError:
+        pass  # what the server would not take is given out anew by the next attempt
+    ctx.writer.fail(AttemptLost(ctx.run_id, turn.epoch, "it is given back"))
     record = await runtime.store.run(reads.read_run(turn.run))
     now_ms = await runtime.store.run(reads.read_time())
     assert record is not None
     match after_loss(record.facts(), now_ms, runtime.deadlines(), strike=False):
         case Seal(ending=ending):
-            await end(runtime, turn, ctx, Ending(ending.state, ending.reason, str(why)))
+            await _end_as_stored(runtime, turn, ctx, Ending(ending.state, ending.reason, str(why)))
         case Attempt(incident=incident):
             delay_ms = provider_delay_ms(incident.attempt, wished_ms)
             _log.warning("turn.retry", run_id=ctx.run_id, epoch=turn.epoch, delay_ms=delay_ms, why=type(why).__name__)
@@ -144,7 +158,7 @@ def closing_of(
         fold.apply(chunk)
     last_seq = stored_seq + len(last)
     batch = Batch(stored_seq + 1, last_seq, chunks.join([chunks.encode(chunk) for chunk in last]), 0)
-    snapshot = Snapshot(seq=last_seq, fold=fold.dump()).model_dump_json().encode()
+    snapshot = Snapshot(seq=last_seq, fold=fold.dump()).to_json()
     return calls.Closing(batch, snapshot, judged_progress)
 
 

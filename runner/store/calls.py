@@ -96,7 +96,9 @@ def beat(due: str, turns: Sequence[tuple[RunKeys, int, int]], *, lease_ms: int) 
         ALIVE_MS,
         *(arg for run, epoch, credited in turns for arg in (run.run_id, epoch, credited)),
     )
-    return Call("beat", lambda raw: [Code(code) for code in raw], args, key_names)
+    # A credit that is sent again would be counted again; a lease that is renewed again is just renewed.
+    repeatable = not any(credited for _, _, credited in turns)
+    return Call("beat", lambda raw: [Code(code) for code in raw], args, key_names, repeatable=repeatable)
 
 
 def expire_lease(run: RunKeys, *, owner: str, cause: str) -> Call[Code]:
@@ -117,7 +119,7 @@ def hand_over(run: RunKeys, epoch: int, *, owner: str, handovers: int, grace_ms:
         "handovers",
         handovers,
     )
-    return Call("requeue", _code, args, (*_acts(run), run.owned(owner)))
+    return Call("requeue", _code, args, (*_acts(run), run.owned(owner), run.sweep))
 
 
 def give_back(run: RunKeys, epoch: int, *, owner: str, incident: Incident, why: str, delay_ms: int) -> Call[Code]:
@@ -132,7 +134,7 @@ def give_back(run: RunKeys, epoch: int, *, owner: str, incident: Incident, why: 
         _NONE,
         *incident_fields(incident),
     )
-    return Call("requeue", _code, args, (*_acts(run), run.owned(owner)))
+    return Call("requeue", _code, args, (*_acts(run), run.owned(owner), run.sweep))
 
 
 def take_back(
@@ -155,7 +157,7 @@ def take_back(
         silent_ms,
         *incident_fields(incident),
     )
-    return Call("requeue", _code, args, (*_acts(run), run.owned(record.owner)))
+    return Call("requeue", _code, args, (*_acts(run), run.owned(record.owner), run.sweep))
 
 
 @dataclass(frozen=True, slots=True)

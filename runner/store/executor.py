@@ -36,9 +36,21 @@ class _Executor:
 
     def _give_up_or_delay(self, failures: int, why: BaseException, *, repeatable: bool) -> float:
         """Seconds to wait before the next try. Raises ServerUnreachable when there is none."""
+        if isinstance(why, redis.AuthenticationError):
+            raise ServerRefused("the connection", str(why)) from why
         if not repeatable or (self._retries is not None and failures > self._retries):
             raise ServerUnreachable(without_password(self.url), str(why) or type(why).__name__) from why
         return retry_delay_ms(failures) / 1_000
+
+    def _unknown_acts(self, calls: Sequence[Call[Any]], raws: Sequence[Any]) -> list[str]:
+        """The texts of acts that the server does not know, when the whole trip may be repeated. Repeating only those
+        would change their order: a later append of the same run may have found its act loaded by somebody else."""
+        if not all(call.repeatable for call in calls):
+            return []
+        refused = (
+            c.name for c, raw in zip(calls, raws, strict=True) if isinstance(raw, redis.exceptions.NoScriptError)
+        )
+        return [self._find_script(name).text for name in dict.fromkeys(refused)]
 
 
 class AsyncExecutor(_Executor):
@@ -90,6 +102,10 @@ class AsyncExecutor(_Executor):
         for call in calls:
             pipe.execute_command(*self._words(call))
         raws = await pipe.execute(raise_on_error=False)
+        unknown = self._unknown_acts(calls, raws)
+        if unknown:
+            await asyncio.gather(*(self.client.script_load(text) for text in unknown))
+            return await self._pipelined(calls)
         return [
             call.parse(raw) if not isinstance(raw, Exception) else await self._second_try(call, raw)
             for call, raw in zip(calls, raws, strict=True)
@@ -156,6 +172,11 @@ class SyncExecutor(_Executor):
         for call in calls:
             pipe.execute_command(*self._words(call))
         raws = pipe.execute(raise_on_error=False)
+        unknown = self._unknown_acts(calls, raws)
+        if unknown:
+            for text in unknown:
+                self.client.script_load(text)
+            return self._pipelined(calls)
         return [
             call.parse(raw) if not isinstance(raw, Exception) else self._second_try(call, raw)
             for call, raw in zip(calls, raws, strict=True)

@@ -34,6 +34,7 @@ class RunKeys:
     children: str
     events: str
     due: str
+    sweep: str
     partition: int
     _owned_prefix: str
 
@@ -60,6 +61,7 @@ class Keys:
             ledger=f"{base}:ledger",
             children=f"{base}:children",
             events=f"{base}:events",
+            sweep=self.sweep(partition),
             due=self.due(partition),
             partition=partition,
             _owned_prefix=f"{self._tag(partition)}:owned:",

@@ -38,7 +38,8 @@ CANCELLED = Seal(Ending(State.CANCELLED, Reason.CANCEL_REQUESTED))
 
 
 def sealed(reason: Reason, progress: int = 7) -> Seal:
-    return Seal(Ending(State.SEALED, reason), judged_progress=progress)
+    judged = progress if reason is Reason.NO_PROGRESS else None
+    return Seal(Ending(State.SEALED, reason), judged_progress=judged)
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))

@@ -233,6 +233,10 @@ def test_a_server_that_became_a_replica_is_waited_for_like_one_that_is_away() ->
             await executor.client.replicaof("127.0.0.1", free_port())
             with pytest.raises(ServerUnreachable, match="read only"):
                 await executor.run(incr(repeatable=True))
+            with pytest.raises(ServerUnreachable, match="read only"):
+                await executor.run_many([GET, incr(repeatable=True)])
+            with pytest.raises(ServerUnreachable, match="read only"):
+                await asyncio.to_thread(run_on, "sync", server.url, [incr(repeatable=True)], many=True, retries=0)
             await executor.client.replicaof("NO", "ONE")
             return await executor.run(incr(repeatable=True))
         finally:

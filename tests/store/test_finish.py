@@ -9,6 +9,7 @@ import pytest
 from runner.core.run import ENDED, Ending, Reason, State
 from runner.store import calls, reads
 from runner.store.answers import Answer, Code
+from runner.store.call import Call
 from runner.store.calls import Closing
 from runner.store.keys import RunKeys
 from runner.store.records import Snapshot
@@ -38,7 +39,7 @@ def test_the_last_chunks_and_the_terminal_go_in_together(store: Store) -> None:
     assert (terminal.run_id, terminal.state, terminal.reason) == (run.run_id, State.COMPLETED, "finished")
     record = store.record(run)
     assert (record.state, record.reason, record.seq, record.progress) == (State.COMPLETED, "finished", 3, 3)
-    assert record.ended_at == store.now_ms
+    assert (record.ended_at, record.lease_until) == (store.now_ms, 0)
 
 
 def test_a_run_without_chunks_still_gets_its_terminal(store: Store) -> None:
@@ -97,7 +98,7 @@ def test_every_key_of_an_ended_run_has_a_lifetime(store: Store, state: State) ->
 def test_nothing_revives_an_ended_run_or_takes_its_lifetime_away(store: Store) -> None:
     run = claimed(store)
     finish(store, run, 1, COMPLETED)
-    late = (
+    late: tuple[Call[Any], ...] = (
         calls.cancel(run),
         calls.reschedule(run, 42),
         calls.expire_lease(run, owner=OWNER, cause="late"),
@@ -144,6 +145,15 @@ def test_a_verdict_about_silence_holds_only_while_the_run_is_silent(store: Store
     assert finish(store, run, 1, SILENT, by="supervisor", judged_progress=judged + 1).code is Code.OK
 
 
+def test_a_verdict_about_a_loss_holds_only_while_the_lease_is_over(store: Store) -> None:
+    """A beat that came after the verdict shows that nothing was lost."""
+    run = claimed(store)
+    lost = Ending(State.SEALED, Reason.LOST_WORKERS)
+    assert finish(store, run, 1, lost, by="supervisor").code is Code.FENCED
+    store.run(calls.expire_lease(run, owner=OWNER, cause="signal SIGKILL"))
+    assert finish(store, run, 1, lost, by="supervisor").code is Code.OK
+
+
 def test_credits_of_a_heartbeat_count_as_no_longer_silent(store: Store) -> None:
     run = claimed(store)
     store.run(calls.beat(run.due, [(run, 1, 1)], lease_ms=LEASE_MS))
@@ -152,7 +162,7 @@ def test_credits_of_a_heartbeat_count_as_no_longer_silent(store: Store) -> None:
 
 def test_the_log_of_transitions_names_the_end_and_its_reason(store: Store) -> None:
     run = claimed(store)
-    finish(store, run, 1, SILENT, by="supervisor")
+    finish(store, run, 1, SILENT, by="supervisor", judged_progress=0)
     events = store.run(reads.read_events(run))
     assert [event["what"] for event in events] == ["created", "claimed", "sealed"]
     assert events[-1] == {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runner.core.recovery.evaluate import Incident
 from runner.core.run import State
 from runner.store import calls, reads
 from runner.store.answers import Claimed, Code
+from runner.store.call import Call
 from runner.store.keys import RunKeys
 from tests.support.store import LEASE_MS, OTHER_RUN_ID, OWNER, Store, batch, claimed, created
 
@@ -217,7 +220,7 @@ def test_an_owner_that_is_known_to_be_gone_needs_no_lease_to_run_out(store: Stor
 def test_a_run_is_never_running_without_a_lease_or_a_look(store: Store) -> None:
     """BP-10: nothing makes a run invisible to every sweep."""
     run = created(store)
-    steps = (
+    steps: tuple[Call[Any], ...] = (
         calls.dispatched(run, 0, queue_check_ms=5_000),
         calls.claim(run, 0, owner=OWNER, token="t", lease_ms=LEASE_MS),
         calls.append(run, 1, batch(1, "a")),

@@ -21,11 +21,12 @@ Attempted = Callable[[Store, RunKeys, int], Any]
 CANCELLED = Ending(State.CANCELLED, Reason.CANCEL_REQUESTED)
 COMPLETED = Ending(State.COMPLETED, Reason.FINISHED)
 FAILED = Ending(State.FAILED, Reason.AGENT_ERROR, "boom")
-SEALED = Ending(State.SEALED, Reason.LOST_WORKERS)
+SEALED = Ending(State.SEALED, Reason.NO_PROGRESS)
 
 
 def _finish(run: RunKeys, epoch: int, ending: Ending, by: str) -> Call[Any]:
-    return calls.finish(run, epoch, ending, by=by, owner=OWNER, retention_ms=RETENTION_MS)
+    silent = calls.Closing(judged_progress=0) if by == "supervisor" else None
+    return calls.finish(run, epoch, ending, by=by, owner=OWNER, retention_ms=RETENTION_MS, closing=silent)
 
 
 def _take_back(store: Store, run: RunKeys, epoch: int) -> Call[Any]:

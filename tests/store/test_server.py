@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from runner.errors import ServerEvicts, ServerUnreachable
+from runner.errors import ServerEvicts, ServerTooOld, ServerUnreachable
+from runner.store import reads
 from runner.store.executor import AsyncExecutor
 from runner.store.server import ServerFacts, check_server
 from tests.support.server import TestServer, free_port
@@ -53,6 +55,37 @@ def test_what_a_server_does_not_tell_is_unknown(real: Store, server: TestServer)
         assert (facts.policy, facts.persistence) == ("unknown", "unknown")
     finally:
         real.client.acl_deluser("shy")
+
+
+def test_a_server_below_the_floor_is_refused() -> None:
+    """An old server, as far as it is asked: everything else it only says yes to."""
+    info = b"# Server\r\nredis_version:6.2.14\r\n"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while request := await reader.read(4_096):
+            told = b"$%d\r\n%b\r\n" % (len(info), info)
+            said = [b"*0\r\n" if b"CONFIG" in request else told if b"INFO\r\n" in request else b"+OK\r\n"]
+            writer.writelines(said * request.count(b"*"))
+        writer.close()
+
+    async def scenario() -> Any:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        executor = AsyncExecutor(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}", retries=0)
+        async with server:
+            try:
+                with pytest.raises(ServerTooOld) as refusal:
+                    await check_server(executor)
+                return refusal.value
+            finally:
+                await executor.aclose()
+
+    refused = asyncio.run(scenario())
+    assert (refused.product, refused.version) == ("redis", "6.2.14")
+    assert "Redis 7.0 or newer" in str(refused)
+
+
+def test_the_servers_clock_can_be_read(store: Store) -> None:
+    assert store.run(reads.read_time()) > 1_600_000_000_000
 
 
 def test_no_server_is_said_so() -> None:

@@ -86,6 +86,20 @@ def test_reschedule_sets_the_next_look_and_keeps_the_stream_alive(store: Store) 
     assert store.ttl_ms(run.stream) > 5_000
 
 
+def test_a_look_that_ends_hides_nothing_that_happened_meanwhile(store: Store) -> None:
+    """What was held is set only by who held it; any other time in the index came later and stands."""
+    run = created(store)
+    held_until = store.advance(2_000) + calls.HOLD_MS
+    assert take(store).run_ids == (RUN_ID,)
+    store.run(calls.cancel(run))
+    assert store.run(calls.reschedule(run, 9_999_999, held_until_ms=held_until)) is Code.FENCED
+    assert store.due_at(run) == store.now_ms
+    held_until = store.now_ms + calls.HOLD_MS
+    assert take(store).run_ids == (RUN_ID,)
+    assert store.run(calls.reschedule(run, 9_999_999, held_until_ms=held_until)) is Code.OK
+    assert store.due_at(run) == 9_999_999
+
+
 def test_the_index_forgets_what_is_gone(store: Store) -> None:
     run = claimed(store)
     store.client.delete(run.run)

@@ -26,6 +26,8 @@ from tests.support.virtual_time import Stalled
 
 Words = tuple[Any, ...]
 Hook = Callable[[], Awaitable[object]]
+Send = Callable[[Sequence[Words]], Awaitable[list[Any]]]
+Observe = Callable[[Sequence[Words], Sequence[Any]], None]
 
 _NAMES = {script_on_manual_clock(name).sha: name for name in script_names()}
 
@@ -72,10 +74,10 @@ class Answered:
 
 
 class Line:
-    """One process's way to the servers. `observe` is called after every trip that reached one."""
+    """One process's way to the servers. `tick` is called before anything reaches one, `observe` after every trip."""
 
-    def __init__(self, name: str, plan: Plan | None, observe: Callable[[Sequence[Words], Sequence[Any]], None]) -> None:
-        self.name, self.plan, self._observe = name, plan or Plan(), observe
+    def __init__(self, name: str, plan: Plan | None, tick: Callable[[], None], observe: Observe) -> None:
+        self.name, self.plan, self._tick, self._observe = name, plan or Plan(), tick, observe
         self.calls = 0
         self.log: list[str] = []
         self.answers: list[Answered] = []
@@ -84,17 +86,15 @@ class Line:
         self.awake.set()
         self.dead = False
 
-    async def trip(self, words: Sequence[Words], send: Callable[[Sequence[Words]], Awaitable[list[Any]]]) -> list[Any]:
+    async def trip(self, words: Sequence[Words], send: Send) -> list[Any]:
         """Sends some calls together; raises what their sender would see."""
         fault = await self._next("+".join(dict.fromkeys(named(call) for call in words)))
         if fault in _BEFORE:
             await self._suffer(fault)
         elif fault in _HALFWAY and len(words) > 1:
-            half = words[: len(words) // 2]
-            self._seen(half, await send(half))
+            await self._send(words[: len(words) // 2], send)
             await self._suffer(fault)
-        raws = await send(words)
-        self._seen(words, raws)
+        raws = await self._send(words, send)
         if fault in (Fault.DIE_AFTER, Fault.LOSE_REPLY, Fault.STALL_AFTER):
             await self._suffer(fault)
         return raws
@@ -110,8 +110,12 @@ class Line:
         fault = self.plan.faults.get(self.calls)
         if fault in _BEFORE:
             self._suffer_now(fault)
+        self._tick()
         yield
-        if fault in (Fault.DIE_AFTER, Fault.LOSE_REPLY):
+        if fault is Fault.STALL_AFTER:
+            self.hits[fault] += 1
+            self._stall()  # its next call finds it stalled
+        elif fault in (Fault.DIE_AFTER, Fault.LOSE_REPLY):
             self._suffer_now(fault)
 
     def wake(self) -> None:
@@ -138,11 +142,14 @@ class Line:
         self.calls += 1
         self.log.append(name)
 
-    def _seen(self, words: Sequence[Words], raws: Sequence[Any]) -> None:
+    async def _send(self, words: Sequence[Words], send: Send) -> list[Any]:
+        self._tick()
+        raws = await send(words)
         for call, raw in zip(words, raws, strict=True):
             code = raw[0] if isinstance(raw, list) and raw and isinstance(raw[0], int) else None
             self.answers.append(Answered(self.name, named(call), code))
         self._observe(words, raws)
+        return raws
 
     async def _suffer(self, fault: Fault) -> None:
         self.hits[fault] += 1
@@ -194,9 +201,6 @@ class FaultyClient:
     async def script_load(self, text: str) -> Any:
         raise AssertionError("every act is known to the simulated server from the start")
 
-    async def aclose(self) -> None:
-        await self._real.aclose()  # type: ignore[attr-defined]
-
     async def _send(self, words: Sequence[Words]) -> list[Any]:
         answers = [self._shortcut(call) for call in words]
         asked = [number for number, answer in enumerate(answers) if answer is None]
@@ -212,7 +216,7 @@ class FaultyClient:
 class FaultyPipe:
     """Calls that share a trip."""
 
-    def __init__(self, line: Line, send: Callable[[Sequence[Words]], Awaitable[list[Any]]]) -> None:
+    def __init__(self, line: Line, send: Send) -> None:
         self._line, self._send = line, send
         self._words: list[Words] = []
 

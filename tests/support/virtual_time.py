@@ -73,7 +73,7 @@ async def pass_ms(ms: float) -> None:
     """Lets that much time of the loop pass."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(ms / 1_000, lambda: over.done() or over.set_result(None))
+    timer = loop.call_later(ms / 1_000, over.set_result, None)
     try:
         await over
     finally:

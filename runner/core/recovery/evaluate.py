@@ -18,6 +18,8 @@ STEADY_PROGRESS_MS = 60_000
 LONGEST_QUEUE_LOOK_MS = 60_000
 """However long a run waits in its queue, its job is looked for this often."""
 
+CANCELLED = Ending(State.CANCELLED, Reason.CANCEL_REQUESTED)
+
 
 @dataclass(frozen=True, slots=True)
 class Incident:
@@ -124,12 +126,13 @@ def lease_is_over(run: RunFacts, now_ms: int, deadlines: Deadlines) -> bool:
 def after_loss(run: RunFacts, now_ms: int, deadlines: Deadlines, *, strike: bool = True) -> Attempt | Seal:
     """The verdict once the owner is known to be gone, or (without a strike) gave up on its provider."""
     if run.cancel_requested:
-        return Seal(Ending(State.CANCELLED, Reason.CANCEL_REQUESTED))
+        return Seal(CANCELLED)
     silent_ms = silence(run, now_ms, deadlines)
     incident = _next_incident(run, now_ms, strike=strike)
     reason = _exceeded(run, incident, silent_ms)
     if reason is not None:
-        return Seal(Ending(State.SEALED, reason), judged_progress=run.progress)
+        judged = run.progress if reason is Reason.NO_PROGRESS else None
+        return Seal(Ending(State.SEALED, reason), judged_progress=judged)
     return Attempt(incident, run.lost_cause or "lease expired", silent_ms)
 
 
@@ -140,7 +143,7 @@ def silence(run: RunFacts, now_ms: int, deadlines: Deadlines) -> int:
 
 def _about_queued(run: RunFacts) -> Verdict:
     if run.cancel_requested:
-        return Seal(Ending(State.CANCELLED, Reason.CANCEL_REQUESTED))
+        return Seal(CANCELLED)
     return Enqueue() if run.dispatch_pending else LookInQueue()
 
 
@@ -151,7 +154,8 @@ def _about_silence(run: RunFacts, now_ms: int, deadlines: Deadlines) -> Verdict:
         return Wait(lease_until)
     silent_ms = silence(run, now_ms, deadlines)
     if silent_ms > window:
-        return Seal(Ending(State.SEALED, Reason.NO_PROGRESS), judged_progress=run.progress)
+        ending = CANCELLED if run.cancel_requested else Ending(State.SEALED, Reason.NO_PROGRESS)
+        return Seal(ending, judged_progress=run.progress)
     return Wait(min(lease_until, now_ms + window - silent_ms + 1))
 
 

@@ -78,6 +78,10 @@ class Fold:
         begin = self._step_begin()
         return "".join(self._text_at(i) for i, p in enumerate(self._parts) if i >= begin and p["type"] == "text")
 
+    def has_step_parts(self) -> bool:
+        """Whether the step that is under way has any part yet."""
+        return len(self._parts) > self._step_begin()
+
     def message(self) -> Message:
         """The message as a value of its own."""
         message: Message = {"id": self.message_id, "role": "assistant", "parts": []}

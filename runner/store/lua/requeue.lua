@@ -1,5 +1,5 @@
 -- Takes a running run back to the queue with a dispatch entry: a hand-over, a retry, or an attempt after a loss.
--- KEYS 1 run  2 due  3 events  4 owned
+-- KEYS 1 run  2 due  3 events  4 owned  5 sweep
 -- ARGV 1 run id  2 epoch  3 by (owner | supervisor)  4 what  5 detail  6 due in ms  7 silent ms ('' = since progress)
 -- ARGV 8.. field, value of the incident
 -- Returns {OK} | {FENCED} | {CANCELLED} | {TERMINAL}
@@ -10,7 +10,11 @@ if held[1] ~= 'running' or held[2] ~= ARGV[2] then return {FENCED} end
 if held[3] then return {CANCELLED} end
 local now = clock()
 if ARGV[3] == 'supervisor' and tonumber(held[4]) > now then return {FENCED} end
-local silent = ARGV[7] ~= '' and ARGV[7] or int(math.max(0, now - held[5]))
+local silent = ARGV[7]
+if silent == '' then
+  local fresh_from = tonumber(redis.call('HGET', KEYS[5], 'fresh_from') or '0')
+  silent = int(math.max(0, now - math.max(tonumber(held[5]), fresh_from)))
+end
 for i = 8, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('HSET', KEYS[1], 'state', 'queued', 'dispatch', 'pending', 'queued_at', int(now), 'silent_ms', silent)
 redis.call('HDEL', KEYS[1], 'owner', 'claim', 'lease_until')

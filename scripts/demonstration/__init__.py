@@ -1,0 +1,1 @@
+"""The demonstration behind scripts/demo: two turns, two interruptions, and what a reader saw of them."""
