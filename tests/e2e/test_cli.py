@@ -21,74 +21,13 @@ import psutil
 import pytest
 import redis
 
+from tests.e2e.command_line import PATIENCE_S, Cli
 from tests.support.server import TestServer, free_port, fresh_server
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-ROOT = Path(__file__).resolve().parents[2]
 NO_RUN = "00" + "0" * 24
-PATIENCE_S = 60.0
-
-
-class Cli:
-    """`runner` with one environment. Its long-running commands end with the test."""
-
-    def __init__(self, place: Path, **variables: str) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RUNNER_")}
-        self._env = {**kept, "PYTHONPATH": str(ROOT), "RUNNER_DATA_DIR": str(place / "data"), **variables}
-        self._place = place
-        self.started: list[subprocess.Popen[str]] = []
-
-    def with_env(self, **variables: str) -> Cli:
-        return Cli(self._place, **{**self._env, **variables})
-
-    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end."""
-        return subprocess.run(
-            self._words(words),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self._place,
-            env=self._env,
-            timeout=PATIENCE_S,
-        )
-
-    def ask(self, *words: str) -> Any:
-        """The JSON that a command prints."""
-        ran = self.run(*words, "--json")
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout)
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Starts a command that goes on."""
-        process = subprocess.Popen(
-            self._words(words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self._place,
-            env=self._env,
-        )
-        self.started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.terminate()
-            try:
-                process.communicate(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                raise
-
-    @staticmethod
-    def _words(words: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "runner", *words]
 
 
 @pytest.fixture(scope="module")
@@ -388,16 +327,16 @@ def test_a_reader_that_goes_away_is_no_error(working: Cli) -> None:
     until(lambda: working.ask("show", run_id)["state"] == "cancelled", PATIENCE_S, "cancel")
 
 
-def children_named(process: subprocess.Popen[str], name: str) -> list[psutil.Process]:
-    return [child for child in psutil.Process(process.pid).children() if name in child.cmdline()]
-
-
 def lives(program: psutil.Process) -> bool:
     """Whether it runs; one that ended and was not collected by anybody does not."""
     try:
         return program.is_running() and program.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def children_named(process: subprocess.Popen[str], name: str) -> list[psutil.Process]:
+    return [child for child in psutil.Process(process.pid).children() if lives(child) and name in child.cmdline()]
 
 
 def embedded_pid(place: Path) -> int:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pydantic_ai", reason="needs the extra pydantic-ai")
-
 from pydantic_ai.exceptions import (
     ContentFilterError,
     FallbackExceptionGroup,

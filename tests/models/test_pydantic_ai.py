@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("openai", reason="needs the extra pydantic-ai")
-
 from runner.core.turn.round import RoundEnd
 from runner.errors import MissingExtra, ModelInterrupted, ModelRejected, ModelRetryable
 from runner.models.pydantic_ai import PydanticAIModel

@@ -2,15 +2,16 @@
 
 Rules of this file: system first, then user and assistant in turn; what a client-side tool said follows in one tool
 message right after the answer that called it: exactly one result per call, in call order (I6). An answer that says
-nothing is left out: white space, or a thought that leads to nothing. A thought goes back whole with its provider's mark, or not at all.
-What a provider ran itself stays inside the answer. A call that nobody finished is told as such, so the view is sound
-for any history; repairing it first gives the author a say. Values are those of the messages: do not change them.
+nothing is left out: white space, or a thought that leads to nothing. A thought goes back whole with its provider's
+mark, or not at all. What a provider ran itself stays inside the answer. A call that nobody finished is told as such, so
+the view is sound for any history; repairing it first gives the author a say. Values are those of the messages: do not
+change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from runner.core.transcript.call_ids import CallIds, IdRules
@@ -260,26 +261,24 @@ def _metadata(part: Part, key: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) and found else None
 
 
-def _alternating(said: Iterable[ProviderMessage]) -> Iterator[ProviderMessage]:
-    """Neighbours of one role as one, once empty messages are out. An answer that turns out to say nothing goes last:
-    whether a thought led to something is known only when its answer is whole."""
+def _alternating(said: Iterable[ProviderMessage]) -> list[ProviderMessage]:
+    """Neighbours of one role as one, empty messages out. Joined before and after: whether a thought leads to something
+    is known once its answer is whole, and what is left out then makes new neighbours."""
     whole = _joined(message for message in said if message.content)
     return _joined(told for message in whole if (told := _telling(message)).content)
 
 
-def _joined(said: Iterable[ProviderMessage]) -> Iterator[ProviderMessage]:
-    open_: ProviderMessage | None = None
+def _joined(said: Iterable[ProviderMessage]) -> list[ProviderMessage]:
+    joined: list[ProviderMessage] = []
     for message in said:
-        match open_, message:
-            case (UserMessage(), UserMessage()) | (AssistantMessage(), AssistantMessage()):
-                open_ = replace(open_, content=(*open_.content, *message.content))
-            case None, _:
-                open_ = message
+        match joined[-1:], message:
+            case [UserMessage(before)], UserMessage(after):
+                joined[-1] = UserMessage((*before, *after))
+            case [AssistantMessage(before)], AssistantMessage(after):
+                joined[-1] = AssistantMessage((*before, *after))
             case _:
-                yield open_
-                open_ = message
-    if open_ is not None:
-        yield open_
+                joined.append(message)
+    return joined
 
 
 def _telling(message: ProviderMessage) -> ProviderMessage:

@@ -40,7 +40,7 @@ Hook = Callable[[Part], Part | None]
 INTERRUPTED = "This call was cut off before a result was stored. Whether it took effect is unknown."
 INPUT_CUT = "This call was cut off before its input was complete. It was not run."
 NEVER_RUN = "This call was approved, but a newer message came before it could run. It was not run."
-SUPERSEDED = "The user sent a new message instead of answering. The call was not run."
+SUPERSEDED = "The user sent a new message instead of answering."
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,7 @@ class _Pass:
         """The step with each call once: the first settled record, else the furthest one, at the place of the first."""
         kept: list[Any] = []
         for part in step:
-            twin = next(
-                (i for i, other in enumerate(kept) if is_call(part) and is_call(other) and _same(part, other)), -1
-            )
+            twin = next((index for index, other in enumerate(kept) if _is_copy(part, other)), -1)
             if twin < 0:
                 kept.append(part)
                 continue
@@ -204,9 +202,10 @@ class _Pass:
         shown = without_private(part)
         try:
             chosen: Any = self.hook(copy.deepcopy(shown))
+            unchanged = chosen is None or chosen == shown
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything; the turn goes on
             return self._failed(part, f"raised {type(error).__name__}: {error}", default, error)
-        if chosen is None or chosen == shown:
+        if unchanged:
             return default
         breach = _breach(chosen, part["toolCallId"])
         if breach:
@@ -230,7 +229,9 @@ def _steps(parts: list[Any]) -> Iterator[list[Any]]:
     yield step
 
 
-def _same(part: Part, other: Part) -> bool:
+def _is_copy(part: Any, other: Any) -> bool:
+    if not is_call(part) or not is_call(other) or part["toolCallId"] != other["toolCallId"]:
+        return False
     return same_call(_sound(part)[0], _sound(other)[0])
 
 
