@@ -72,6 +72,7 @@ class TailHub:
 
     def __init__(self, store: AsyncExecutor, keys: Keys, settings: Settings) -> None:
         self._store, self._keys, self._settings = store, keys, settings
+        self._patient = AsyncExecutor(store.url, retries=None, client=store.client)
         self._watches: dict[str, _Watch] = {}
         self._reader = BlockingReader(
             store.url, block_ms=settings.tail_block_ms, timeout_ms=settings.command_timeout_ms
@@ -82,9 +83,10 @@ class TailHub:
         self._any = asyncio.Event()
 
     async def tail(self, run_id: str, *, after: int = 0) -> AsyncIterator[TailItem]:
-        """Every chunk behind the seq `after`, live, ending with the terminal.
+        """Every chunk behind the seq `after`, live, ending with the terminal. Once it has begun, a tail waits for a
+        lost server as long as it takes.
 
-        Raises RunNotFound, InvalidCursor (a seq the run has not reached), or a ServerError.
+        Raises RunNotFound, InvalidCursor (a seq the run has not reached), or, before it has begun, a ServerError.
         """
         run = self._keys.of_run(run_id)
         record = await self._store.run(reads.read_run(run))
@@ -111,7 +113,7 @@ class TailHub:
 
     async def _entries(self, run: RunKeys, after: int) -> AsyncIterator[Entry]:
         cursor = after
-        async for entry in pages(self._store, run, after=cursor):
+        async for entry in pages(self._patient, run, after=cursor):
             cursor = entry.last_seq
             yield entry
             if entry.terminal is not None:
@@ -122,7 +124,7 @@ class TailHub:
             behind = watch.ended or watch.cursor > cursor
             while True:
                 if behind:
-                    async for entry in pages(self._store, run, after=cursor):
+                    async for entry in pages(self._patient, run, after=cursor):
                         cursor = entry.last_seq
                         yield entry
                         if entry.terminal is not None:
@@ -148,7 +150,7 @@ class TailHub:
             async with asyncio.timeout(self._settings.tail_block_ms / 1_000):
                 await reader.news.wait()
         except TimeoutError:
-            if await self._store.run(reads.read_run(run)) is None:
+            if await self._patient.run(reads.read_run(run)) is None:
                 raise RunNotFound(run.run_id) from None
             return False
         reader.news.clear()
@@ -183,7 +185,7 @@ class TailHub:
         """Makes the blocked read return, so that it starts again with the streams that were added."""
         while self._changed:
             if self._reader.client_id:
-                await self._store.run(Call("CLIENT", int, ("UNBLOCK", self._reader.client_id), is_act=False))
+                await self._patient.run(Call("CLIENT", int, ("UNBLOCK", self._reader.client_id), is_act=False))
             await asyncio.sleep(UNBLOCK_EVERY_S)
 
     async def _follow(self) -> None:

@@ -102,7 +102,7 @@ def test_a_planned_stop_at_every_call_is_a_hand_over(scenario: Scenario) -> None
 
     at_each_call(normal.calls, "told to stop", one)
     assert set(hand_overs) <= {0, 1}
-    assert sum(hand_overs) >= len(hand_overs) / 2
+    assert sum(hand_overs) >= 1
 
 
 async def delivered_twice_at(scenario: Scenario, number: int) -> tuple[Played, list[Worker]]:

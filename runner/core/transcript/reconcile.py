@@ -41,12 +41,8 @@ def reconcile(stored: Message, replayed: Message) -> Message:
     Where the two contradict each other the replay is right, but for results and answers. Id and role are the stored
     ones, metadata is overlaid by the replay's, private fields are the replay's: it is the one that goes on.
     """
-    ours, theirs = list(_steps(parts_of(stored))), list(_steps(parts_of(replayed)))
-    parts: list[Part] = []
-    for number in range(max(len(ours), len(theirs))):
-        parts += _merged_step(
-            ours[number] if number < len(ours) else [], theirs[number] if number < len(theirs) else []
-        )
+    steps = zip_longest(_steps(parts_of(stored)), _steps(parts_of(replayed)), fillvalue=[])
+    parts = [part for ours, theirs in steps for part in _merged_step(ours, theirs)]
     kept = {key: stored[key] for key in ("id", "role") if stored.get(key)}
     return {**stored, **replayed, **kept, "parts": parts, **_metadata(stored, replayed)}
 
