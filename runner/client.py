@@ -17,6 +17,7 @@ from runner.core.run import ENDED
 from runner.engine import inspection, submit
 from runner.engine.inspection import Cancelled, RunView
 from runner.engine.runtime import Links
+from runner.engine.stopping import stop
 from runner.engine.submit import Submission, Submitted
 from runner.engine.tailing import TailHub, TailItem
 from runner.errors import WaitTimeout
@@ -89,15 +90,21 @@ class Runner:
 
     async def wait(self, run_id: str, *, timeout_ms: int | None = None) -> RunView:
         """The run once it has ended. Raises WaitTimeout after `timeout_ms`; None waits for ever."""
+        waiting = asyncio.create_task(self._ended(run_id))
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
-                record = (await self.get(run_id)).record
-                if record.state not in ENDED:
-                    async for _ in self.tail(run_id, after=record.seq):
-                        pass
-        except TimeoutError:
-            raise WaitTimeout(run_id, timeout_ms or 0) from None
+            await asyncio.wait([waiting], timeout=None if timeout_ms is None else timeout_ms / 1_000)
+            if not waiting.done():
+                raise WaitTimeout(run_id, timeout_ms or 0)
+            await waiting
+        finally:
+            await stop(waiting)
         return await self.get(run_id)
+
+    async def _ended(self, run_id: str) -> None:
+        record = (await self.get(run_id)).record
+        if record.state not in ENDED:
+            async for _ in self.tail(run_id, after=record.seq):
+                pass
 
     async def cancel(self, run_id: str) -> Cancelled:
         """Asks that a run ends as cancelled; says whether that landed or the run had already ended."""

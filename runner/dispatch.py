@@ -63,6 +63,11 @@ class TurnJob(Job):
     def stopped_callback(self) -> None:
         """None, as `success_callback`."""
 
+    @property
+    def should_retry(self) -> bool:
+        """False: whether a run is tried again is decided by its record."""
+        return False
+
     def send_webhooks(self, *_: Any, **__: Any) -> None:
         """Sends nothing: a forged hash must not make a worker call addresses."""
 
@@ -98,7 +103,7 @@ class Dispatcher:
                 for ticket in reversed(tickets) if at_front else tickets:
                     self.queue.enqueue_job(self._job(ticket), pipeline=pipe, at_front=at_front)
                 pipe.execute()
-        except (redis.ConnectionError, redis.TimeoutError) as why:
+        except redis.RedisError as why:  # away, or refusing: both may pass
             raise ServerUnreachable("the broker", str(why)) from why
 
     def lost(self, tickets: Iterable[Ticket]) -> list[Ticket]:
@@ -106,13 +111,16 @@ class Dispatcher:
         harmless: the second one finds the run claimed."""
         try:
             held = {as_text(item) for item in self._client.lrange(self.queue.key, 0, -1)}
-        except (redis.ConnectionError, redis.TimeoutError) as why:
+        except redis.RedisError as why:  # away, or refusing: both may pass
             raise ServerUnreachable("the broker", str(why)) from why
         return [ticket for ticket in tickets if ticket.job_id not in held]
 
     def depth(self) -> int:
         """How many jobs wait."""
-        return self.queue.count
+        try:
+            return self.queue.count
+        except redis.RedisError as why:
+            raise ServerUnreachable("the broker", str(why)) from why
 
     def tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:
         """Clears away what lost workers left in RQ: executions that nobody refreshes, and intermediate entries that
@@ -120,7 +128,7 @@ class Dispatcher:
         Returns what is in the intermediate list now."""
         try:
             return self._tidy(stuck_before)
-        except (redis.ConnectionError, redis.TimeoutError) as why:
+        except redis.RedisError as why:  # away, or refusing: both may pass
             raise ServerUnreachable("the broker", str(why)) from why
 
     def _tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:

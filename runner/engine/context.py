@@ -79,12 +79,12 @@ class Context:
 
     async def emit(self, chunk: Chunk) -> int:
         """Appends one chunk; returns its seq."""
-        self._turn.at_boundary()
+        await self._turn.at_boundary()
         return await self._append(checked_chunk(chunk))
 
     async def say(self, delta: str) -> int:
         """Appends text to the open text part, opening one when there is none; returns the seq."""
-        self._turn.at_boundary()
+        await self._turn.at_boundary()
         if self._text_id is None:
             self._texts += 1
             self._text_id = f"t{self.epoch}-{self._texts}"
@@ -93,7 +93,7 @@ class Context:
 
     async def step(self, name: str, fn: Callable[[], T | Awaitable[T]]) -> T:
         """The JSON result of `fn`, run once per run; read back on every later attempt."""
-        self._turn.at_boundary()
+        await self._turn.at_boundary()
         field = _STEP + name
         if field not in self._ledger:
             value = await _call(fn)
@@ -121,7 +121,7 @@ class Context:
         snapshot = Snapshot(seq=self.writer.last_seq, fold=self.fold.dump())
         code = await self._runtime.store.run(calls.save_snapshot(self._turn.run, self.epoch, snapshot))
         self._turn.answered(code)
-        self._turn.at_boundary()
+        await self._turn.at_boundary()
 
     async def close_parts(self) -> None:
         """Ends every part that is open."""
@@ -139,7 +139,7 @@ class Context:
         if len(encoded) > limit:
             raise TooLarge(f"a {kind} chunk", len(encoded), limit, "RUNNER_CHUNK_BYTES")
         self.fold.apply(_as_stored(chunk, encoded))
-        seq = await self.writer.append(encoded, credited=is_credited(kind))
+        seq = await self.writer.append(encoded, credited=is_credited(kind) and self.fold.has_news())
         if is_milestone(kind):
             await self.writer.flush()
         return seq

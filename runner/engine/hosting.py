@@ -76,9 +76,10 @@ class HostedTurn:
         abandoned.cancel()
         return work.done()
 
-    def at_boundary(self) -> None:
+    async def at_boundary(self) -> None:
         """Called by the turn where it may be stopped: raises CancelledError when it was told to."""
         if self.interrupt is not None:
+            await asyncio.sleep(0)  # an agent that swallows this in a loop must not stop all other turns
             raise asyncio.CancelledError(self.interrupt.name)
 
     def answered(self, code: Code) -> None:

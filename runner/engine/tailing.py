@@ -8,13 +8,13 @@ entry, which is durable, so a lost signal loses nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from runner.core.transcript.chunk import Chunk
 from runner.engine.rebuild import PAGE_ENTRIES, pages
+from runner.engine.stopping import stop
 from runner.errors import InvalidCursor, RunNotFound
 from runner.settings import Settings
 from runner.store import reads
@@ -104,11 +104,8 @@ class TailHub:
 
     async def aclose(self) -> None:
         """Ends the following; tails that still run raise CancelledError in their next wait."""
-        for work in (self._following, self._nudge):
-            if work is not None:
-                work.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await work
+        await stop(self._following)
+        await stop(self._nudge)
         await self._reader.aclose()
 
     async def _entries(self, run: RunKeys, after: int) -> AsyncIterator[Entry]:

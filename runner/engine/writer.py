@@ -8,12 +8,12 @@ turn wait; a refused append ends the turn's writing for good.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.core.transcript import chunk as chunks
+from runner.engine.stopping import stop
 from runner.errors import AttemptLost, RunnerError, ServerRefused, StreamGap
 from runner.store import calls
 from runner.store.answers import Answer, Batch, Code
@@ -170,11 +170,8 @@ class AppendPipe:
 
     async def aclose(self) -> None:
         """Stops sending. What is in flight may or may not be stored."""
-        if self._sending is not None:
-            self._sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sending
-            self._sending = None
+        await stop(self._sending)
+        self._sending = None
 
     async def _send_forever(self, wake: asyncio.Event) -> None:
         while True:

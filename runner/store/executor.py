@@ -83,7 +83,7 @@ class AsyncExecutor(_Executor):
             except LOST as why:
                 failures += 1
                 await asyncio.sleep(self._give_up_or_delay(failures, why, repeatable=call.repeatable))
-            except redis.ResponseError as why:
+            except redis.RedisError as why:
                 raise ServerRefused(call.name, str(why)) from why
 
     async def run_many(self, calls: Sequence[Call[T]]) -> list[T]:
@@ -153,7 +153,7 @@ class SyncExecutor(_Executor):
             except LOST as why:
                 failures += 1
                 time.sleep(self._give_up_or_delay(failures, why, repeatable=call.repeatable))
-            except redis.ResponseError as why:
+            except redis.RedisError as why:
                 raise ServerRefused(call.name, str(why)) from why
 
     def run_many(self, calls: Sequence[Call[T]]) -> list[T]:

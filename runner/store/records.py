@@ -148,6 +148,8 @@ class ProcessFacts(BaseModel):
     running: int = 0
     capacity: int = 0
     queue: str = ""
+    missed_beats: int = 0
+    """Heartbeats since its start that came later than twice their time, or not at all."""
     last_beat_ms: int = 0
 
 

@@ -7,6 +7,7 @@ name with dashes, its metrics are what `run` returns.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import subprocess
 import sys
@@ -15,13 +16,16 @@ from typing import Protocol
 
 from benchmarks import append, density, first_chunk, recover, sweep, tail, turns, zombie
 from benchmarks.measure import Metrics, say
+from runner.telemetry import set_up_logging
 
 
 class Benchmark(Protocol):
     """What each module offers."""
 
-    SMOKE: Sequence[str]
-    __doc__: str | None
+    @property
+    def SMOKE(self) -> Sequence[str]:  # noqa: N802 - a constant of the module
+        """Options of tiny sizes."""
+        ...
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Names its sizes."""
@@ -46,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 def main() -> int:
     """Runs what the command line asks for; returns the exit code."""
+    set_up_logging("CRITICAL")
     options = _parser().parse_args()
     if options.bench == "all":
         return _all(smoke=options.smoke)
@@ -60,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures the runner on this machine.")
     commands = parser.add_subparsers(dest="bench", required=True, metavar="BENCHMARK")
     for name, benchmark in BENCHMARKS.items():
-        about = (benchmark.__doc__ or "").strip()
+        about = inspect.getdoc(benchmark) or ""
         command = commands.add_parser(
             name,
             help=about.partition("\n")[0].partition(": ")[2],

@@ -1,4 +1,4 @@
-"""Plain RQ: a stock fork worker whose job writes one stream entry; what a first chunk costs without any of our promises."""
+"""Plain RQ: a stock fork worker whose job writes one stream entry, to compare a first chunk with."""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from runner import ids
 from runner.client import Runner
+from runner.store.call import Call
 from runner.store.records import ProcessFacts
 
 READY_S = 60.0
@@ -24,4 +26,15 @@ async def workers_ready(
             return found
         if time.monotonic() > deadline:
             raise TimeoutError(f"{count} worker processes did not come up within {READY_S:g} s; there are {len(found)}")
+        await asyncio.sleep(_TICK_S)
+
+
+async def all_ended(runner: Runner, seconds: float = 300.0) -> None:
+    """Returns when no run is live any more. TimeoutError after `seconds`."""
+    links = runner.links
+    counts = [Call("ZCARD", int, (), (links.keys.due(p),), is_act=False) for p in range(ids.PARTITIONS)]
+    deadline = time.monotonic() + seconds
+    while sum(await links.store.run_many(counts)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"runs had not ended after {seconds:g} s")
         await asyncio.sleep(_TICK_S)

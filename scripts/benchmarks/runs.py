@@ -1,4 +1,4 @@
-"""Runs made for a benchmark through the store's own calls: recorded, claimed, or recorded and put in a queue at once."""
+"""Runs made for a benchmark through the store's own calls: recorded, claimed, ready for a queue."""
 
 from __future__ import annotations
 

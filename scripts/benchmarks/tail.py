@@ -20,6 +20,8 @@ from runner.client import Runner
 
 SMOKE = ["--runs", "3", "--tails", "6", "--seconds", "0.6"]
 SETTLE_S = 120.0
+AT_ONCE = 50
+"""How many tails are opened at the same moment."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +56,11 @@ async def _run(server: BenchServer, writer: Program, tails: int) -> Metrics:
     seen = _Seen()
     async with AsyncExitStack() as stack:
         runner = await stack.enter_async_context(Runner.from_url(server.url))
-        readers = [asyncio.create_task(_read(runner, run_ids[n % len(run_ids)], seen)) for n in range(tails)]
-        await until(lambda: seen.ready == tails, SETTLE_S, "the first chunk at every tail")
+        readers: list[asyncio.Task[None]] = []
+        for number in range(tails):
+            readers.append(asyncio.create_task(_read(runner, run_ids[number % len(run_ids)], seen)))
+            if len(readers) % AT_ONCE == 0 or len(readers) == tails:
+                await until(lambda: seen.ready == len(readers), SETTLE_S, "the first chunk at every tail")
         await asyncio.sleep(0.5)  # every tail has joined the live read
         say(f"{tails} tails on {len(run_ids)} runs are live; the writer starts")
         began, used, server_used = time.monotonic(), time.process_time(), cpu_s(server.pid)

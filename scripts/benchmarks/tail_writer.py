@@ -71,9 +71,7 @@ async def _finish(links: Links, writers: list[RunWriter]) -> None:
     ending = Ending(State.COMPLETED, Reason.FINISHED)
     retention_ms = links.settings.retention_ms
     for writer in writers:
-        await links.store.run(
-            calls.finish(writer.run, 1, ending, by="owner", owner=OWNER, retention_ms=retention_ms)
-        )
+        await links.store.run(calls.finish(writer.run, 1, ending, by="owner", owner=OWNER, retention_ms=retention_ms))
 
 
 def _refused(code: Code | None) -> None:

@@ -24,6 +24,10 @@ async def owner_of(fleet: Fleet, reading: Reading) -> psutil.Process:
     return fleet.owner(await reading.record())
 
 
+async def logged(program: Program, event: str) -> None:
+    await asyncio.to_thread(until, lambda: program.logged(event), 10, event)
+
+
 async def started(runner: Runner, count: int, counting: dict[str, float]) -> list[Reading]:
     """Readers of that many counters, each of which has begun."""
     readings = [await start(runner, "counter", input=counting) for _ in range(count)]
@@ -78,10 +82,6 @@ def test_a_lost_host_is_noticed_at_the_end_of_the_lease() -> None:
     play(story, **SHORT_LEASE)
 
 
-def log_has(program: Program, event: str) -> bool:
-    return event in program.log.read_text(errors="replace")
-
-
 def test_a_process_that_wakes_after_its_lease_writes_nothing_and_serves_on() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
         fleet.start_supervisor()
@@ -93,7 +93,7 @@ def test_a_process_that_wakes_after_its_lease_writes_nothing_and_serves_on() -> 
         successor = fleet.start_pool()
         await reading.until_words(len(reading.text.split()) + 5)
         zombie.resume()
-        await asyncio.to_thread(until, lambda: log_has(pool, "attempt.lost"), 10, "end of the zombie's turn")
+        await logged(pool, "attempt.lost")
         record = await reading.counted(250)
         assert (record.attempts, record.strikes) == (2, 1)
         successor.terminate()
@@ -114,7 +114,7 @@ def test_a_zombie_that_wakes_after_the_end_changes_nothing() -> None:
         fleet.start_pool()
         record = await reading.counted(120)
         pool.one_child().resume()
-        await asyncio.to_thread(until, lambda: log_has(pool, "attempt.lost"), 10, "end of the zombie's turn")
+        await logged(pool, "attempt.lost")
         assert await reading.record() == record
 
     play(story, **SHORT_LEASE)

@@ -13,7 +13,7 @@ from typing import Any
 from jobs.agents.counter import counter
 from runner.agent import Agent, Agents, Model, TurnContext
 from runner.core.run import Reason, State
-from runner.models.scripted import Cut, Finish, Say, ScriptedModel, Script, Think
+from runner.models.scripted import Cut, Finish, Say, Script, ScriptedModel, Think
 from tests.support.simulation import World
 from tests.support.virtual_time import pass_ms
 

@@ -62,7 +62,9 @@ def test_a_cancel_at_every_call_wins(scenario: Scenario) -> None:
 def test_a_cancelled_run_whose_worker_fails_is_not_run_again(scenario: Scenario, fault: Fault) -> None:
     """BP-35: what was cancelled is never put back to run again, whoever dies with the cancel pending."""
     calls = undisturbed(scenario.name).calls
-    played = at_each_call(calls, f"cancelled, and it {fault.value}", lambda number: cancelled_at(scenario, number, fault))
+    played = at_each_call(
+        calls, f"cancelled, and it {fault.value}", lambda number: cancelled_at(scenario, number, fault)
+    )
     assert all(one.attempts <= 1 for one in played)
     assert sum(one.struck for one in played) == calls
 

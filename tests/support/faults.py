@@ -110,11 +110,14 @@ class Line:
         fault = self.plan.faults.get(self.calls)
         if fault in _BEFORE:
             self._suffer_now(fault)
-        self._tick()
+        try:
+            self._tick()
+        except redis.ConnectionError as why:
+            raise ServerUnreachable("the broker", str(why)) from why
         yield
         if fault is Fault.STALL_AFTER:
             self.hits[fault] += 1
-            self._stall()  # its next call finds it stalled
+            self.stall()  # its next call finds it stalled
         elif fault in (Fault.DIE_AFTER, Fault.LOSE_REPLY):
             self._suffer_now(fault)
 
@@ -154,10 +157,10 @@ class Line:
     async def _suffer(self, fault: Fault) -> None:
         self.hits[fault] += 1
         if fault in DEATHS:
-            self._die()
+            self.die()
             await asyncio.Event().wait()  # killed: this process never gets any further
         if fault in STALLS:
-            self._stall()
+            self.stall()
             await self.awake.wait()
             return
         raise redis.ConnectionError("lost by the test")
@@ -165,19 +168,21 @@ class Line:
     def _suffer_now(self, fault: Fault) -> None:
         self.hits[fault] += 1
         if fault in DEATHS:
-            self._die()
+            self.die()
             raise ProcessDied
         if fault in STALLS:
-            self._stall()
+            self.stall()
             del self.plan.faults[self.calls]
             raise Stalled(self.awake)
         raise ServerUnreachable("the broker", "lost by the test")
 
-    def _die(self) -> None:
+    def die(self) -> None:
+        """From now on the process sends nothing."""
         self.dead = True
         self.died.set()
 
-    def _stall(self) -> None:
+    def stall(self) -> None:
+        """Whatever the process sends from now on waits until it wakes."""
         self.awake.clear()
         self.stalled.set()
 

@@ -7,6 +7,7 @@ its pid when the test ends, however it ends; what a process logged is shown when
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -21,8 +22,10 @@ from typing import Any
 
 import psutil
 import redis
+from rq import Worker
 
 from runner.client import Runner
+from runner.dispatch import Dispatcher, Ticket
 from runner.engine.tailing import TailItem
 from runner.settings import load_settings
 from runner.store import reads
@@ -56,6 +59,16 @@ sys.exit(run_supervisor(load_settings()))
 """
 
 
+def only_child_of(pid: int, other_than: int = 0) -> psutil.Process:
+    """The only child of a process, once it is there and has another pid than `other_than`."""
+
+    def children() -> list[psutil.Process]:
+        return [child for child in psutil.Process(pid).children() if child.pid != other_than]
+
+    (child,) = until(children, what="a child process")
+    return child
+
+
 class Program:
     """One started program: a pool with its processes, or a supervisor."""
 
@@ -74,10 +87,9 @@ class Program:
             return self._parent.children()
         return []
 
-    def one_child(self) -> psutil.Process:
-        """The only worker process, once it is there."""
-        (child,) = until(self.children, what="a worker process")
-        return child
+    def one_child(self, other_than: int = 0) -> psutil.Process:
+        """The only worker process, once it is there and has another pid than `other_than`."""
+        return only_child_of(self.pid, other_than)
 
     def kill_all(self) -> None:
         """SIGKILL of the parent and of all that it started, as when their host is lost."""
@@ -99,6 +111,12 @@ class Program:
     def has_ended(self) -> bool:
         return self.process.poll() is not None
 
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The events of that name in its log, in order."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        events: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return [fields for fields in events if fields.get("event") == event]
+
 
 class Fleet:
     """All programs of one test. `settings` are fields of `Settings`, for every program and for the runner."""
@@ -112,12 +130,22 @@ class Fleet:
         self._mark = uuid.uuid4().hex
         self._programs: list[Program] = []
         self._store = SyncExecutor(server.url)
+        self.dispatcher = Dispatcher(redis.Redis.from_url(server.url, protocol=2), "turns")
         self._workers_key = Keys().workers
 
-    def start_pool(self, processes: int = 1, *, isolate: bool = False, ready: bool = True, **settings: Any) -> Program:
+    def start_pool(
+        self,
+        processes: int = 1,
+        *,
+        isolate: bool = False,
+        ready: bool = True,
+        environment: dict[str, str] | None = None,
+        **settings: Any,
+    ) -> Program:
         """A pool; with `ready`, once every process of it is in RQ's list of workers."""
         before = self._in_rq()
-        pool = self._start(_POOL, str(processes), "isolate" if isolate else "shared", settings=settings)
+        kind = "isolate" if isolate else "shared"
+        pool = self._start(_POOL, str(processes), kind, settings=settings, environment=environment)
         if ready:
             until(lambda: len(self._in_rq() - before) >= processes or pool.has_ended, 20, "the pool's processes")
         return pool
@@ -138,6 +166,26 @@ class Fleet:
         """The process that runs a run."""
         (pid,) = [facts.pid for facts in self.workers() if facts.id == record.owner]
         return psutil.Process(pid)
+
+    def in_rq(self) -> list[Worker]:
+        """RQ's own view of the workers."""
+        workers: list[Worker] = Worker.all(connection=self.redis)
+        return workers
+
+    def pops(self) -> bool:
+        """Whether a worker waits for a job right now, in a blocking pop."""
+        clients: Any = self.redis.client_list()
+        return any(client["cmd"] == "blmove" and "b" in client["flags"] for client in clients)
+
+    def push_job(self, run_id: str, epoch: int) -> None:
+        """A job that a dispatcher could have made, whether there is such a run or not."""
+        self.dispatcher.enqueue([Ticket(run_id, epoch)])
+
+    def environment(self, **settings: Any) -> dict[str, str]:
+        """What a program of the fleet is started with."""
+        fields = {**self.settings, "redis_url": self.server.url, **settings}
+        named = {f"RUNNER_{name.upper()}": str(value) for name, value in fields.items()}
+        return {**os.environ, "PYTHONPATH": str(ROOT), MARK: self._mark, **named}
 
     def processes(self) -> list[psutil.Process]:
         """Every living process of the fleet, orphans included."""
@@ -171,6 +219,7 @@ class Fleet:
             if not left:
                 break
         self.redis.close()
+        self.dispatcher.close()
         self._store.close()
         shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -178,9 +227,9 @@ class Fleet:
         members: Any = self.redis.smembers("rq:workers")
         return set(members)
 
-    def _start(self, script: str, *args: str, settings: dict[str, Any]) -> Program:
-        fields = {**self.settings, "redis_url": self.server.url, **settings}
-        environment = {f"RUNNER_{name.upper()}": str(value) for name, value in fields.items()}
+    def _start(
+        self, script: str, *args: str, settings: dict[str, Any], environment: dict[str, str] | None = None
+    ) -> Program:
         log = self.dir / f"{len(self._programs)}-{'pool' if args else 'supervisor'}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -189,7 +238,7 @@ class Fleet:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), MARK: self._mark, **environment},
+                env={**self.environment(**settings), **(environment or {})},
             )
         program = Program(process, log)
         self._programs.append(program)

@@ -88,6 +88,8 @@ class World:
         self.seen: dict[str, Seen] = {}
         self.journal: list[tuple[str, str, str]] = []
         """(effect | recorded, run id, step): effects of steps and records of their results, as they happened."""
+        self.away = False
+        """Set to take all servers away from every process."""
         self._partitions: set[str] = set()
         self._standing: list[tuple[Process, asyncio.Task[object]]] = []
         self._numbers = itertools.count(1)
@@ -154,21 +156,34 @@ class World:
         *run_ids: str,
         worker: Worker | None = None,
         supervisor: Process | None = None,
+        hire: Callable[[], Worker] | None = None,
         rounds: int = 120,
     ) -> None:
         """Two supervisors (one of them `supervisor`) and a worker (`worker` at first) go on until these runs have
-        ended. A process that is lost is replaced by one that nothing befalls; one that stalls is left standing."""
-        worker, first, second = worker or self.worker(), supervisor or self.process("sup"), self.process("sup")
+        ended. A process that is lost is replaced (a worker as `hire` says, otherwise by one that nothing befalls);
+        one that stalls is left standing."""
+        hire = hire or self.worker
+        worker, first, second = worker or hire(), supervisor or self.process("sup"), self.process("sup")
         for number in range(rounds):
             await self._look(number % 3, first, second)
             first = self.process("sup") if first.lost else first
             await self.work_off(worker)
-            worker = self.worker() if worker.lost else worker
+            worker = hire() if worker.lost else worker
             if all(self.ended(run_id) for run_id in run_ids):
                 return
             await pass_ms(STEP_MS)
         left = {run_id: self.record(run_id).state for run_id in run_ids if not self.ended(run_id)}
         raise AssertionError(f"not ended after {rounds} rounds: {left}")
+
+    async def watch(self, until: Callable[[], bool], rounds: int = 120, step_ms: int = STEP_MS) -> None:
+        """Two supervisors look by turns, and nobody new works, until that holds."""
+        supervisors = self.process("sup"), self.process("sup")
+        for number in range(rounds):
+            if until():
+                return
+            await supervisors[number % 2].sweep()
+            await pass_ms(step_ms)
+        raise AssertionError(f"it did not come true within {rounds * step_ms} ms")
 
     async def as_long_as_it_moves(self, process: Process, work: Coroutine[Any, Any, object]) -> None:
         """Waits for work of a process until it is done or the process stalls; then it is left to `wake_all`."""
@@ -196,7 +211,9 @@ class World:
         await asyncio.gather(*(self.as_long_as_it_moves(sup, sup.sweep()) for sup in sweeping))
 
     def tick(self) -> None:
-        """Hands the loop's time to the servers."""
+        """Hands the loop's time to the servers. ConnectionError while they are away."""
+        if self.away:
+            raise redis.ConnectionError("the servers are away")
         now_ms = self.now_ms
         if now_ms != self._stamped_ms:
             self.store.client.set(NOW_KEY, now_ms)
@@ -313,6 +330,8 @@ class Worker(Process):
         settings = world.settings
         self._beats = FaultyBeats(FAKE_URL, self.line, world.store.client)
         self._beating: asyncio.Task[None] | None = None
+        self.loop_is_stuck = False
+        """Set to stop the heartbeats, as a real worker does when its loop stands."""
         self.refusals: list[BaseException] = []
         """What executions raised out of their job: nothing, if all is well."""
         self.runtime = Runtime(
@@ -367,7 +386,7 @@ class Worker(Process):
         settings = self.world.settings
         while True:
             await pass_ms(settings.beat_ms)
-            if len(self.runtime.hosted) and self.line.awake.is_set():
+            if len(self.runtime.hosted) and self.line.awake.is_set() and not self.loop_is_stuck:
                 with suppress(RunnerError):
                     for turn, code in self.runtime.hosted.beat(self._beats, lease_ms=settings.lease_ms):
                         turn.answered(code)

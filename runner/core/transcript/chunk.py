@@ -57,7 +57,7 @@ def error(text: str) -> Chunk:
 def encode(chunk: Chunk) -> bytes:
     """A chunk as compact UTF-8 JSON. ValueError for what is no JSON or is nested deeper than MAX_DEPTH."""
     encoded = to_bytes(chunk)
-    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH and _is_deeper(json.loads(encoded), MAX_DEPTH):
+    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH and is_deeper(json.loads(encoded), MAX_DEPTH):
         raise ValueError(f"a chunk may be nested {MAX_DEPTH} levels deep, this one is deeper")
     return encoded
 
@@ -88,6 +88,14 @@ def decode_batch(batch: bytes) -> list[Chunk]:
     return chunks
 
 
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested in it more than `levels` deep."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inner is None:
+        return False
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)
+
+
 def _finite(value: Any) -> Any:
     match value:
         case dict():
@@ -98,10 +106,3 @@ def _finite(value: Any) -> Any:
             return None
         case _:
             return value
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    if inner is None:
-        return False
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)

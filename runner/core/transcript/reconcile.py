@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from runner.core.transcript.tool_state import (
     Message,
     Part,
     State,
-    has_settled_result,
     is_call,
     is_settled,
     is_tool,
@@ -23,6 +23,7 @@ from runner.core.transcript.tool_state import (
     same_call,
     same_json,
     state_of,
+    tool_name,
 )
 
 Sanitize = Callable[[Message], Message]
@@ -30,7 +31,11 @@ Sanitize = Callable[[Message], Message]
 
 _PENDING = (State.INPUT_AVAILABLE, State.APPROVAL_REQUESTED, State.APPROVAL_RESPONDED)
 _UNDONE = (*_PENDING, State.INPUT_STREAMING)
-_RESULT_OF = {State.OUTPUT_AVAILABLE: "output", State.OUTPUT_ERROR: "errorText", State.OUTPUT_DENIED: "approval"}
+_RESULT_OF: dict[State | None, str] = {
+    State.OUTPUT_AVAILABLE: "output",
+    State.OUTPUT_ERROR: "errorText",
+    State.OUTPUT_DENIED: "approval",
+}
 _CALL_FIELDS = ("input", "title", "toolMetadata", "providerExecuted", "callProviderMetadata")
 
 
@@ -41,7 +46,9 @@ def reconcile(stored: Message, replayed: Message) -> Message:
     Where the two contradict each other the replay is right, but for results and answers. Id and role are the stored
     ones, metadata is overlaid by the replay's, private fields are the replay's: it is the one that goes on.
     """
-    steps = zip_longest(_steps(parts_of(stored)), _steps(parts_of(replayed)), fillvalue=[])
+    steps: Iterator[tuple[list[Part], list[Part]]] = zip_longest(
+        _steps(parts_of(stored)), _steps(parts_of(replayed)), fillvalue=[]
+    )
     parts = [part for ours, theirs in steps for part in _merged_step(ours, theirs)]
     kept = {key: stored[key] for key in ("id", "role") if stored.get(key)}
     return {**stored, **replayed, **kept, "parts": parts, **_metadata(stored, replayed)}
@@ -156,16 +163,17 @@ def _pairs(ours: list[Part], theirs: list[Part]) -> dict[int, int]:
     return pairs
 
 
-def _keys(parts: list[Part]) -> Iterator[tuple[str, str, int] | None]:
-    """The identity of each part that has one: kind, id, and which of those it is."""
-    seen: Counter[tuple[str, str]] = Counter()
+def _keys(parts: list[Part]) -> Iterator[tuple[str, ...] | None]:
+    """The identity of each part that has one: kind, tool, id, and which of those it is."""
+    seen: Counter[tuple[str, ...]] = Counter()
     for part in parts:
         named = part["toolCallId"] if is_call(part) else part.get("id") if _is_data(part) else None
         if not isinstance(named, str):
             yield None
             continue
-        seen[part["type"], named] += 1
-        yield part["type"], named, seen[part["type"], named]
+        key = (part["type"], tool_name(part), named)
+        seen[key] += 1
+        yield (*key, str(seen[key]))
 
 
 def _is_data(part: Part) -> bool:
@@ -225,35 +233,38 @@ def _claim(claims: dict[int, int], free: list[int], index: int, fitting: list[in
 
 
 def _is_twin(message: Message, row: Message) -> bool:
+    """Whether two messages are copies: calls with one id are one call, pair by pair; without calls the content says."""
     if row.get("role") != "assistant":
         return False
     ours, theirs = _calls(message), _calls(row)
     if not ours and not theirs:
         return same_json(parts_of(message), parts_of(row))
     shared = ours.keys() & theirs.keys()
-    return bool(shared) and all(same_call(ours[call_id], theirs[call_id]) for call_id in shared)
+    return bool(shared) and all(all(map(same_call, ours[call_id], theirs[call_id])) for call_id in shared)
 
 
-def _calls(message: Message) -> dict[str, Part]:
-    return {part["toolCallId"]: part for part in parts_of(message) if is_call(part)}
+def _calls(message: Message) -> dict[str, list[Part]]:
+    calls: dict[str, list[Part]] = {}
+    for part in parts_of(message):
+        if is_call(part):
+            calls.setdefault(part["toolCallId"], []).append(part)
+    return calls
 
 
 def _with_results(message: Message, row: Message) -> Message:
-    if not has_settled_result(parts_of(row)):
-        return message
-    settled = [part for part in parts_of(row) if is_call(part) and is_settled(part)]
-    return {**message, "parts": [_with_result(part, settled) for part in parts_of(message)]}
+    """The message with the results of its pending calls that are stored on its row."""
+    given = parts_of(message)
+    twins = dict(zip(_keys(parts_of(row)), parts_of(row), strict=True))
+    parts = [_with_result(part, twins.get(key) if key else None) for key, part in zip(_keys(given), given, strict=True)]
+    same = all(new is old for new, old in zip(parts, given, strict=True))
+    return message if same else {**message, "parts": parts}
 
 
-def _with_result(part: Part, settled: list[Part]) -> Part:
-    if not is_call(part) or state_of(part) not in _PENDING:
+def _with_result(part: Part, twin: Part | None) -> Part:
+    if twin is None or state_of(part) not in _PENDING or not is_settled(twin):
         return part
-    twin = next((other for other in settled if other["toolCallId"] == part["toolCallId"]), None)
-    state = None if twin is None else state_of(twin)
-    if twin is None or state not in _RESULT_OF:
-        return part
-    key = _RESULT_OF[state]
-    return {**part, "state": twin["state"], **({key: twin[key]} if key in twin else {})}
+    key = _RESULT_OF.get(state_of(twin))
+    return part if key is None else {**part, "state": twin["state"], **({key: twin[key]} if key in twin else {})}
 
 
 def _is_stale(message: Message, settled: list[Part], known: set[Any]) -> bool:

@@ -27,6 +27,8 @@ class Fold:
         self.finished_steps = 0
         self.in_step = False
         self.finish_reason: str | None = None
+        self.given_up = 0
+        """The most characters that a dropped version of the unfinished step held."""
         self._parts: list[Part] = []
         self._metadata: Any = None
         self._open: dict[str, dict[str, int]] = {kind: {} for kind in _KINDS}
@@ -48,6 +50,7 @@ class Fold:
             case "finish-step":
                 self.in_step = False
                 self.finished_steps += 1
+                self.given_up = 0
             case "reset-step":
                 self._reset_step()
             case "text-start" | "reasoning-start":
@@ -78,6 +81,11 @@ class Fold:
         begin = self._step_begin()
         return "".join(self._text_at(i) for i, p in enumerate(self._parts) if i >= begin and p["type"] == "text")
 
+    def has_news(self) -> bool:
+        """Whether the unfinished step holds more than any version of it that was dropped: what only comes again is no
+        progress."""
+        return not self.given_up or self._step_chars() > self.given_up
+
     def has_step_parts(self) -> bool:
         """Whether the step that is under way has any part yet."""
         return len(self._parts) > self._step_begin()
@@ -104,6 +112,7 @@ class Fold:
             "in_step": self.in_step,
             "finished_steps": self.finished_steps,
             "finish_reason": self.finish_reason,
+            **({"given_up": self.given_up} if self.given_up else {}),
         }
 
     @classmethod
@@ -118,6 +127,7 @@ class Fold:
         fold.in_step = dumped["in_step"]
         fold.finished_steps = dumped["finished_steps"]
         fold.finish_reason = dumped["finish_reason"]
+        fold.given_up = dumped.get("given_up", 0)
         for kind in _KINDS:
             fold._pieces.update({i: [fold._parts[i]["text"]] for i in fold._open[kind].values()})
         return fold
@@ -174,7 +184,12 @@ class Fold:
         starts = [i for i, part in enumerate(self._parts) if part["type"] == "step-start"]
         return starts[-1] + 1 if starts else 0
 
+    def _step_chars(self) -> int:
+        begin = self._step_begin()
+        return sum(len(self._text_at(i)) for i, p in enumerate(self._parts) if i >= begin and p["type"] in _KINDS)
+
     def _reset_step(self) -> None:
+        self.given_up = max(self.given_up, self._step_chars())
         begin = self._step_begin()
         del self._parts[begin:]
         for kind in _KINDS:

@@ -148,11 +148,16 @@ class _Pass:
         steps = list(_steps(given))
         for number, step in enumerate(steps, 1):
             in_last_step = is_last and number == len(steps)
-            for part in self._single(step):
-                left = in_last_step and is_call(part) and part["toolCallId"] in self.leave
-                parts.append(self._part(part, _Place(is_last, user_follows, left)))
+            repaired = [
+                self._part(part, _Place(is_last, user_follows, in_last_step and self._is_left(part)))
+                for part in self._single(step)
+            ]
+            parts += self._single(repaired)  # a hook may have made two calls the same
         same = len(parts) == len(given) and all(new is old for new, old in zip(parts, given, strict=True))
         return message if same else {**message, "parts": parts}
+
+    def _is_left(self, part: Any) -> bool:
+        return is_call(part) and part["toolCallId"] in self.leave
 
     def _single(self, step: list[Any]) -> list[Any]:
         """The step with each call once: the first settled record, else the furthest one, at the place of the first."""

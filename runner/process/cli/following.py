@@ -108,10 +108,9 @@ async def follow(runner: Runner, run_id: str, writer: Writer, *, advise: bool) -
             writer.write(item)
             completed = item.terminal is not None and item.terminal.state is State.COMPLETED
     finally:
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+        while watching is not None and not watching.done():
+            watching.cancel()  # Python 3.11 may lose a cancel that meets a command just sent: it is asked again
+            await asyncio.wait([watching], timeout=0.1)
     return 0 if completed else 1
 
 

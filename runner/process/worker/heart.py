@@ -45,6 +45,8 @@ class Heart:
         self._asked = False
         self.missed = 0
         """Beats that came later than twice their time, or were withheld."""
+        self.stuck = False
+        """Whether the event loop has not answered for longer than its limit."""
         self._thread = threading.Thread(target=self._beat_forever, name="heart", daemon=True)
 
     def start(self) -> None:
@@ -72,8 +74,10 @@ class Heart:
         self._say_goodbye()
 
     def _beat(self) -> None:
-        self._store.run(calls.process_beat(self._key, self._facts.model_copy(update={"running": len(self._hosted)})))
-        if self._loop_is_stuck():
+        now = {"running": len(self._hosted), "missed_beats": self.missed}
+        self._store.run(calls.process_beat(self._key, self._facts.model_copy(update=now)))
+        self.stuck = self._loop_is_stuck()
+        if self.stuck:
             self.missed += 1
             _log.error("heart.loop-stuck", limit_ms=self._settings.loop_lag_limit_ms, turns=len(self._hosted))
             return

@@ -1,7 +1,8 @@
 """The worker that forks a process for each turn: for work that burns the CPU or is not trusted.
 
 Rules of this file: one turn at a time; the process of a turn (the horse) dies with its parent, so that no orphan writes
-on; a stop is passed on to the horse, which hands its turn over; a horse that died has its lease ended at once.
+on; a stop is passed on to the horse, which hands its turn over; a horse that died has its lease ended at once. The
+horse owns its turn in its worker's name, so the pool that sees the worker die ends the lease too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any, NoReturn
 
 from rq.job import Job
 
-from runner import ids
 from runner.agent import Agents
 from runner.bootstrap import close_runtime, install, make_runtime, make_sync_store, server_url
+from runner.errors import RunnerError
 from runner.process.worker.heart import Heart
 from runner.process.worker.queue_worker import QueueWorker, check_job
 from runner.settings import Settings
@@ -36,6 +37,8 @@ WAIT_SLICE_S = 0.05
 
 class IsolatedWorker(QueueWorker):
     """A genuine RQ worker that runs each turn in a forked process."""
+
+    pop_s = 0.2  # a signal does not interrupt a pop, and here nobody else can
 
     def __init__(self, settings: Settings, agents: Agents, process_id: str) -> None:
         self._agents = agents
@@ -59,18 +62,17 @@ class IsolatedWorker(QueueWorker):
         if execution is None:
             return
         run_id, epoch = check_job(job)
-        horse_id = ids.new_process_id()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         self._horse = os.fork()
         if self._horse == 0:
-            self._be_horse(run_id, epoch, horse_id)
+            self._be_horse(run_id, epoch)
         if self._stop_requested:
             self._pass_on_stop()
         code = self._wait_for_horse()
         self._horse = 0
         failed = None if code == 0 else f"the turn's process ended with {code}"
         if failed is not None:
-            self._end_lease(run_id, horse_id, f"signal {-code}" if code < 0 else f"exit code {code}")
+            self._end_lease(run_id, f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
         self.finish_in_rq(job, execution, failed=failed)
 
     def cancel_run(self, run_id: str) -> None:
@@ -105,20 +107,25 @@ class IsolatedWorker(QueueWorker):
             self.heartbeat()
             signal.sigtimedwait({signal.SIGCHLD}, WAIT_SLICE_S)
 
-    def _end_lease(self, run_id: str, horse_id: str, cause: str) -> None:
+    def _end_lease(self, run_id: str, cause: str) -> None:
         store = make_sync_store(self.settings, retries=self.settings.command_retries)
         keys = Keys(self.settings.key_prefix)
-        store.run(calls.expire_lease(keys.of_run(run_id), owner=horse_id, cause=cause))
-        store.run(calls.forget_process(keys.workers, horse_id))
-        store.close()
-        _log.warning("isolated.turn-lost", run_id=run_id, cause=cause)
+        try:
+            store.run(calls.expire_lease(keys.of_run(run_id), owner=self.name, cause=cause))
+            store.run(calls.forget_process(keys.workers, self.name))
+            _log.warning("isolated.turn-lost", run_id=run_id, cause=cause)
+        except RunnerError as why:
+            _log.warning("isolated.lease-left-to-run-out", run_id=run_id[:80], why=str(why))
+        finally:
+            store.close()
 
-    def _be_horse(self, run_id: str, epoch: int, horse_id: str) -> NoReturn:
+    def _be_horse(self, run_id: str, epoch: int) -> NoReturn:
+        """Runs one turn and exits. What an agent left running is not waited for: it could go on for ever."""
         code = 1
         try:
             die_with_parent()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            asyncio.run(self._one_turn(run_id, epoch, horse_id))
+            asyncio.new_event_loop().run_until_complete(self._one_turn(run_id, epoch))
             code = 0
         except BaseException:  # noqa: BLE001 - a horse must never return into its parent's code
             traceback.print_exc()
@@ -127,13 +134,13 @@ class IsolatedWorker(QueueWorker):
             sys.stderr.flush()
             os._exit(code)
 
-    async def _one_turn(self, run_id: str, epoch: int, horse_id: str) -> None:
+    async def _one_turn(self, run_id: str, epoch: int) -> None:
         loop = asyncio.get_running_loop()
         settings = self.settings.model_copy(update={"concurrency": 1})
-        runtime = make_runtime(settings, self._agents, horse_id)
+        runtime = make_runtime(settings, self._agents, self.name)
         runtime.requeue.may_enqueue.set()
         install(runtime)
-        heart = Heart(settings, make_sync_store(settings), runtime.hosted, loop, horse_id)
+        heart = Heart(settings, make_sync_store(settings), runtime.hosted, loop, self.name)
         heart.start()
         turn = loop.create_task(_entry_point(run_id, epoch))
 
@@ -144,6 +151,8 @@ class IsolatedWorker(QueueWorker):
         stopping: list[asyncio.Task[int]] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, hand_over)
+        if self._stop_requested:  # by a signal that came before there was anybody to take it
+            hand_over()
         await turn
         await asyncio.gather(*stopping)
         await runtime.requeue.drained()

@@ -70,15 +70,24 @@ async def _check(settings: Settings) -> None:
 
 
 class Pool:
-    """The parent. `work` is what a process does, given its process id; its result is the exit code."""
+    """The parent. `work` is what a process does, given its process id; its result is the exit code. `memory_events`
+    is where the kernel counts what it killed for memory."""
 
-    def __init__(self, settings: Settings, processes: int, work: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        processes: int,
+        work: Callable[[str], int],
+        *,
+        memory_events: Path = Path("/sys/fs/cgroup/memory.events"),
+    ) -> None:
+        self._memory_events = memory_events
         self._settings, self._work = settings, work
         self._members = [Member() for _ in range(processes)]
         self._alive_read, self._alive_write = os.pipe()
         self._stopping = False
         self._stop_by_s = 0.0
-        self._out_of_memory_kills = _out_of_memory_kills()
+        self._out_of_memory_kills = _out_of_memory_kills(memory_events)
 
     def run(self) -> int:
         """Keeps the members alive until told to stop."""
@@ -192,7 +201,7 @@ class Pool:
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             return f"exit code {code}" if code else ""
-        kills = _out_of_memory_kills()
+        kills = _out_of_memory_kills(self._memory_events)
         if code == -signal.SIGKILL and kills > self._out_of_memory_kills:
             self._out_of_memory_kills = kills
             return "out of memory"
@@ -200,19 +209,22 @@ class Pool:
 
 
 def watch_parent(alive_read: int) -> None:
-    """Sends this process SIGTERM when the pipe's other end closes: its parent is gone."""
+    """Sends this process SIGTERM when the pipe's other end closes: its parent is gone. As the parent would have done,
+    it kills the process when that is late."""
 
     def watch() -> None:
         os.read(alive_read, 1)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(STOP_S)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def _out_of_memory_kills() -> int:
+def _out_of_memory_kills(memory_events: Path) -> int:
     """How many processes of this control group the kernel killed for memory; 0 where it cannot be known."""
     try:
-        lines = Path("/sys/fs/cgroup/memory.events").read_text(encoding="ascii").splitlines()
+        lines = memory_events.read_text(encoding="ascii").splitlines()
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

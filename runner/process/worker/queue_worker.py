@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import redis
 from rq import Queue
-from rq.command import handle_command, parse_payload
+from rq.command import handle_shutdown_command, parse_payload
 from rq.exceptions import StopRequested
 from rq.executions import Execution
 from rq.job import Job
@@ -24,12 +25,15 @@ from rq.utils import as_text
 from rq.worker.base import BaseWorker, WorkerStatus
 
 from runner.dispatch import ForbiddenJob, TurnJob
+from runner.errors import RunnerError
 from runner.settings import Settings
 from runner.store.connection import LOST, retry_delay_ms, sync_client
 from runner.telemetry import log
 
 _log = log("worker")
 
+PASSING = (*LOST, redis.ResponseError)
+"""Trouble with the broker that may pass: it is away, or it refuses (out of memory, a key of the wrong type)."""
 POP_S = 1.0
 """How long one blocking pop lasts; a stop interrupts it."""
 EXECUTION_TTL_S = 120
@@ -41,6 +45,7 @@ RQ_BEAT_S = 10.0
 class QueueWorker(BaseWorker):
     """An RQ worker that pops turns. Subclasses say how one is executed (`execute_job`) and how many fit."""
 
+    pop_s = POP_S
     job_class = TurnJob
     death_penalty_class = TimerDeathPenalty
 
@@ -79,7 +84,9 @@ class QueueWorker(BaseWorker):
         return connection
 
     def bootstrap(self, *_: Any, **__: Any) -> None:
-        """Registers the worker, with RQ's own logging kept down."""
+        """Registers the worker, with RQ's own logging kept down. Signals are taken first: a worker that is stopped
+        right after it registered must leave RQ again."""
+        self._install_signal_handlers()  # type: ignore[no-untyped-call]
         super().bootstrap(logging_level="WARNING")
         logging.getLogger("rq").setLevel(logging.WARNING)
 
@@ -120,7 +127,7 @@ class QueueWorker(BaseWorker):
         """As RQ's, but a lost connection is waited out."""
         try:
             super().check_for_suspension(burst)
-        except LOST:
+        except PASSING:
             _log.warning("worker.server-away", worker=self.name)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
@@ -137,7 +144,7 @@ class QueueWorker(BaseWorker):
                 for execution in list(self.executions.values()):
                     execution.heartbeat(self.queue.started_job_registry, EXECUTION_TTL_S, pipeline=pipe)
                 pipe.execute()
-        except LOST:
+        except PASSING:
             _log.warning("worker.server-away", worker=self.name)
 
     def set_state(self, state: str, pipeline: Any = None) -> None:
@@ -157,7 +164,7 @@ class QueueWorker(BaseWorker):
                 pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
                 self.set_state(WorkerStatus.BUSY, pipeline=pipe)
                 pipe.execute()
-        except LOST:
+        except PASSING:
             _log.warning("worker.server-away", worker=self.name)
             return None
         self.executions[execution.id] = execution
@@ -174,24 +181,41 @@ class QueueWorker(BaseWorker):
                 self.increment_successful_job_count(pipeline=pipe)
                 pipe.delete(job.key)
                 pipe.execute()
-        except LOST:
+        except PASSING:
             _log.warning("worker.server-away", worker=self.name)
         finally:
             self.executions.pop(execution.id, None)
 
     def handle_payload(self, message: Any) -> None:
-        """RQ's commands. Stopping a job cancels its run, whichever of the worker's turns it is."""
-        payload = parse_payload(message)
-        if payload["command"] != "stop-job":
-            handle_command(self, payload)
-            return
-        for execution in list(self.executions.values()):
-            if execution.job_id == payload.get("job_id"):
-                self.cancel_run(execution.job_id.partition("_")[0])
+        """RQ's commands. Stopping a job or its execution cancels its run, whichever of the worker's turns it is.
+
+        Everything else is ignored: anybody can write to the channel, and an error here would end the listening.
+        """
+        try:
+            payload = parse_payload(message)
+        except ValueError:
+            payload = {}
+        match payload:
+            case {"command": "shutdown"}:
+                handle_shutdown_command(self)
+            case {"command": "stop-job", "job_id": str(job_id)}:
+                self._cancel_executions(lambda execution: execution.job_id == job_id)
+            case {"command": "stop-execution", "execution_id": str(execution_id)}:
+                self._cancel_executions(lambda execution: execution.id == execution_id)
+            case _:
+                _log.warning("worker.command-ignored", worker=self.name)
 
     def cancel_run(self, run_id: str) -> None:
         """Cancels a run that this worker executes."""
         raise NotImplementedError
+
+    def unsubscribe(self) -> None:
+        """As RQ's, but the listener is told to end before it is woken: the other way round it may sleep on, and RQ
+        waits a second for it."""
+        listener: Any = self.pubsub_thread
+        if listener is not None:
+            listener.stop()
+        super().unsubscribe()  # type: ignore[no-untyped-call]
 
     def unblock(self) -> None:
         """Makes a blocked pop return now. Safe to call from another thread, and when nothing blocks."""
@@ -204,9 +228,16 @@ class QueueWorker(BaseWorker):
             super()._pubsub_exception_handler(exc, pubsub, pubsub_thread)
         time.sleep(1.0)
 
+    def _cancel_executions(self, is_meant: Callable[[Execution], bool]) -> None:
+        for execution in filter(is_meant, list(self.executions.values())):
+            try:
+                self.cancel_run(execution.job_id.partition("_")[0])
+            except RunnerError as why:
+                _log.warning("worker.not-cancelled", job_id=execution.job_id, why=str(why))
+
     def _show_idle(self) -> None:
         if self.is_idle() and self.get_state() == WorkerStatus.BUSY:
-            with contextlib.suppress(*LOST):
+            with contextlib.suppress(*PASSING):
                 self.set_state(WorkerStatus.IDLE)
 
     def _leave_when_stopping(self) -> None:
@@ -222,7 +253,7 @@ class QueueWorker(BaseWorker):
                 self._put_back(job_id)
                 return None
             return self._fetch(job_id)
-        except LOST as why:
+        except PASSING as why:
             _log.warning("worker.server-away", worker=self.name, why=type(why).__name__)
             self._popper_id = 0
             time.sleep(retry_delay_ms(3) / 1_000)
@@ -235,7 +266,7 @@ class QueueWorker(BaseWorker):
         else:
             connection_id = self._popper_id or int(self._popper.client_id())
             self._popper_id = connection_id
-            popped = self._popper.execute_command("BLMOVE", source, target, "LEFT", "RIGHT", POP_S)
+            popped = self._popper.execute_command("BLMOVE", source, target, "LEFT", "RIGHT", self.pop_s)
         return None if popped is None else as_text(popped)
 
     def _put_back(self, job_id: str) -> None:
@@ -249,7 +280,7 @@ class QueueWorker(BaseWorker):
         try:
             job = TurnJob.fetch(job_id, connection=self.connection, serializer=self.serializer)
             check_job(job)
-        except LOST:
+        except PASSING:
             raise
         except Exception as why:  # noqa: BLE001 - a forged hash can raise anything; none of it may stop the worker
             _log.warning("worker.job-refused", job_id=job_id[:80], why=type(why).__name__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -83,7 +84,10 @@ class TurnWorker(QueueWorker):
         _log.info("worker.started", process_id=self.name, concurrency=self.settings.concurrency)
 
     def has_slot(self, wait_s: float) -> bool:
-        """Takes a slot, waiting up to `wait_s`."""
+        """Takes a slot, waiting up to `wait_s`. None while the event loop is stuck: it would start nothing."""
+        if self._heart.stuck:
+            time.sleep(wait_s)
+            return False
         return self._slots.acquire(timeout=wait_s)
 
     def free_slot(self) -> None:
@@ -143,6 +147,8 @@ class TurnWorker(QueueWorker):
             self._turns.wait(self._drained())
         with self._count:
             self._count.wait_for(self.is_idle, BOOKKEEPING_S)
+        with contextlib.suppress(TimeoutError):  # turns that were popped at the last moment
+            self._turns.wait(self.runtime.requeue.drained(), BOOKKEEPING_S)
         self._heart.stop()
         with contextlib.suppress(*LOST):
             super().teardown()  # type: ignore[no-untyped-call]
