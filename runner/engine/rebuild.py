@@ -24,6 +24,8 @@ async def rebuild(store: AsyncExecutor, run: RunKeys, record: RunRecord) -> Fold
     if record.seq == 0:
         return Fold(record.message_id)
     snapshot = await store.run(reads.read_snapshot(run))
+    if snapshot is not None and snapshot.seq > record.seq:
+        snapshot = None  # the server lost chunks that it covers, so the stream no longer says what it says
     fold = Fold(record.message_id) if snapshot is None else Fold.load(snapshot.fold)
     covered = 0 if snapshot is None else snapshot.seq
     async for entry in pages(store, run, after=covered):

@@ -17,7 +17,6 @@ from runner.core.recovery.evaluate import (
     Enqueue,
     Forget,
     LookInQueue,
-    RunFacts,
     Seal,
     Verdict,
     Wait,
@@ -28,7 +27,7 @@ from runner.dispatch import Ticket
 from runner.engine.runtime import Links
 from runner.engine.terminal import end_from_outside
 from runner.store import calls, reads
-from runner.store.answers import Code
+from runner.store.answers import Code, Due
 from runner.store.call import Call
 from runner.store.keys import RunKeys
 from runner.store.records import RunRecord
@@ -56,7 +55,6 @@ class _Case:
 
     run: RunKeys
     record: RunRecord | None
-    facts: RunFacts | None
     verdict: Verdict
     now_ms: int
 
@@ -80,26 +78,22 @@ async def sweep(links: Links) -> Swept:
         calls.take_due(links.keys, partition, limit=settings.sweep_batch, gap_ms=gap_ms)
         for partition in range(ids.PARTITIONS)
     ]
-    swept, plan = Swept(), _Plan()
-    for due in await links.store.run_many(takes):
-        swept.due += len(due.run_ids)
-        for at in range(0, len(due.run_ids), READ_AT_ONCE):
-            runs = [links.keys.of_run(run_id) for run_id in due.run_ids[at : at + READ_AT_ONCE]]
-            deadlines = links.deadlines(due.fresh_from_ms)
-            for case in await _judge(links, runs, due.now_ms, deadlines):
-                _sort(case, plan, deadlines)
+    dues = await links.store.run_many(takes)
+    taken = [(links.keys.of_run(run_id), due) for due in dues for run_id in due.run_ids]
+    swept, plan = Swept(due=len(taken)), _Plan()
+    for at in range(0, len(taken), READ_AT_ONCE):
+        await _judge(links, taken[at : at + READ_AT_ONCE], plan)
     await _apply(links, plan, swept)
     return swept
 
 
-async def _judge(links: Links, runs: Sequence[RunKeys], now_ms: int, deadlines: Deadlines) -> list[_Case]:
-    records = await links.store.run_many([reads.read_run(run) for run in runs])
-    cases = []
-    for run, record in zip(runs, records, strict=True):
+async def _judge(links: Links, taken: Sequence[tuple[RunKeys, Due]], plan: _Plan) -> None:
+    records = await links.store.run_many([reads.read_run(run) for run, _ in taken])
+    for (run, due), record in zip(taken, records, strict=True):
         facts = None if record is None else record.facts()
-        verdict = Forget() if facts is None else evaluate(facts, now_ms, deadlines)
-        cases.append(_Case(run, record, facts, verdict, now_ms))
-    return cases
+        deadlines = links.deadlines(due.fresh_from_ms)
+        verdict = Forget() if facts is None else evaluate(facts, due.now_ms, deadlines)
+        _sort(_Case(run, record, verdict, due.now_ms), plan, deadlines)
 
 
 def _sort(case: _Case, plan: _Plan, deadlines: Deadlines) -> None:

@@ -35,7 +35,7 @@ class BlockingReader:
             positions = [f"{cursors[name]}-0" for name in names]
             words = ("XREAD", "COUNT", count, "BLOCK", self._block_ms, "STREAMS", *names, *positions)
             await connection.send_command(*words)
-            raw = await connection.read_response(timeout=self._timeout_ms / 1_000)
+            raw = await connection.read_response()
         except BaseException:
             await self.aclose()
             raise

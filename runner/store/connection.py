@@ -20,18 +20,25 @@ from runner.errors import InvalidInput
 LOST = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, TimeoutError, OSError)
 """What says that a command's fate is unknown or that the server cannot take it now; it may pass."""
 
+MOST_CONNECTIONS = 32
+"""Connections of one async client at most; a burst of calls waits for its turn instead of opening one each."""
+
 _FIRST_DELAY_MS, _LONGEST_DELAY_MS = 20, 1_000
 
 
 def async_client(url: str, *, timeout_ms: int) -> redis.asyncio.Redis:
     """A client for one event loop. InvalidInput for a malformed address."""
     try:
-        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            url, **_options(timeout_ms), retry=AsyncRetry(NoBackoff(), 0)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url,
+            max_connections=MOST_CONNECTIONS,
+            timeout=None,
+            retry=AsyncRetry(NoBackoff(), 0),
+            **_options(timeout_ms),
         )
     except ValueError as why:
         raise bad_url(url, str(why)) from None
-    return client
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def sync_client(url: str, *, timeout_ms: int) -> redis.Redis:

@@ -51,7 +51,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main() -> int:
     """Runs what the command line asks for; returns the exit code."""
     set_up_logging("CRITICAL")
-    options = _parser().parse_args()
+    options = _parser().parse_args(sys.argv[1:] or ["--help"])
     if options.bench == "all":
         return _all(smoke=options.smoke)
     benchmark = BENCHMARKS[options.bench]

@@ -3,9 +3,9 @@
 Compared in alternating rounds, one process, redis.asyncio on both sides, 200-byte chunks:
   ours  `RunWriter` and `AppendPipe` on claimed runs: every batch is fenced, checked for its seq, and credited
   raw   plain XADD, one chunk each, 64 to a pipeline: neither fenced nor recognised when repeated
-With 1 producer and with 50. `ratio_*` is ours / raw of the medians; above 1 we are faster, because in a flood our chunks
-share entries (64 to a batch, 4 batches to a trip at most). `ratio_batched_1` is ours to plain XADDs of the same batches,
-four to a pipeline: the price of the fence and the bookkeeping. `ack_p50_us` is one chunk from `append` to its
+With 1 producer and with 50. `ratio_*` is ours / raw of the medians; above 1 we are faster, because in a flood our
+chunks share entries (64 to a batch, 4 batches to a trip at most). `ratio_batched_1` is ours to plain XADDs of the same
+batches, four to a pipeline: the price of the fence and the bookkeeping. `ack_p50_us` is one chunk from `append` to its
 acknowledgement with nothing else going on. After each round, what is stored is counted.
 """
 

@@ -32,7 +32,7 @@ from runner.client import Runner
 from runner.core.run import State
 
 SMOKE = ["--kills", "4", "--handover-turns", "5", "--counters", "4", "--steppers", "2", "--run-seconds", "1"]
-SHARES = {"host": 0.06, "stop": 0.14, "deploy": 0.3}
+SHARES = {"host": 0.05, "stop": 0.1, "deploy": 0.3}
 """The rest is `process`; each kind comes at least once."""
 SHORT_LEASE = {"lease_ms": 1_000, "beat_ms": 200}
 STOPPED_S = 1.6
@@ -99,7 +99,7 @@ async def _kill_processes(fleet: Fleet, tally: _Tally, kinds: list[str], chance:
         fleet.add_pool(3)
         load = await _loaded(fleet, tally)
         for number, kind in enumerate(kinds):
-            victim = chance.choice(await fleet.busy(3))
+            victim = chance.choice(await fleet.busy(2))
             hit = await _running_on(fleet, load, {victim.id})
             began = time.monotonic()
             os.kill(victim.pid, {"process": signal.SIGKILL, "deploy": signal.SIGTERM, "stop": signal.SIGSTOP}[kind])

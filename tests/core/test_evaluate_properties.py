@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.recovery.budgets import Budgets
-from runner.core.recovery.evaluate import Attempt, Deadlines, Forget, Incident, RunFacts, Seal, Wait, evaluate
+from runner.core.recovery.evaluate import (
+    Attempt,
+    Deadlines,
+    Forget,
+    Incident,
+    RunFacts,
+    Seal,
+    Wait,
+    evaluate,
+    lease_is_over,
+)
 from runner.core.run import ENDED, Reason, State
 
 times = st.integers(0, 2_000_000)
@@ -96,12 +106,13 @@ def test_what_is_cancelled_is_never_tried_again(run: RunFacts, now: int, limits:
 def test_every_verdict_that_ends_a_run_names_its_reason_and_guards_itself(
     run: RunFacts, now: int, limits: Deadlines
 ) -> None:
-    """I20; and a verdict about silence or loss holds only for the progress that was judged."""
+    """I20; a verdict about a live lease holds only for the progress that was judged, any other only for a lost one."""
     verdict = evaluate(run, now, limits)
     if isinstance(verdict, Seal):
         assert verdict.ending.reason in set(Reason)
-        judged = None if verdict.ending.state is State.CANCELLED else run.progress
-        assert verdict.judged_progress == judged
+        lives = run.state is State.RUNNING and not lease_is_over(run, now, limits)
+        about_silence = lives or verdict.ending.reason == Reason.NO_PROGRESS
+        assert verdict.judged_progress == (run.progress if about_silence else None)
 
 
 @given(runs(State.RUNNING), times, deadlines)

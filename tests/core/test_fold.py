@@ -107,12 +107,12 @@ def test_a_start_without_an_id_keeps_the_one_that_was_allocated() -> None:
 
 
 def test_provider_metadata_is_replaced_and_not_merged() -> None:
-    started: Chunk = {"type": "text-start", "id": "t", "providerMetadata": {"a": 1}}
-    delta: Chunk = {"type": "text-delta", "id": "t", "delta": "x", "providerMetadata": {"b": 2}}
-    ended: Chunk = {"type": "text-end", "id": "t", "providerMetadata": {"c": 3}}
-    assert parts(started)[0]["providerMetadata"] == {"a": 1}
-    assert parts(started, delta)[0]["providerMetadata"] == {"b": 2}
-    assert parts(started, delta, ended)[0]["providerMetadata"] == {"c": 3}
+    started: Chunk = {"type": "text-start", "id": "t", "providerMetadata": {"a": {"n": 1}}}
+    delta: Chunk = {"type": "text-delta", "id": "t", "delta": "x", "providerMetadata": {"b": {}}}
+    ended: Chunk = {"type": "text-end", "id": "t", "providerMetadata": {"c": {}}}
+    assert parts(started)[0]["providerMetadata"] == {"a": {"n": 1}}
+    assert parts(started, delta)[0]["providerMetadata"] == {"b": {}}
+    assert parts(started, delta, ended)[0]["providerMetadata"] == {"c": {}}
 
 
 def test_message_metadata_is_merged_deeply() -> None:
@@ -146,10 +146,24 @@ def test_data_of_one_type_and_id_is_replaced_in_its_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["file", "reasoning-file", "source-url", "source-document", "custom"])
-def test_whole_parts_are_kept_with_fields_that_nobody_knows(kind: str) -> None:
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"type": "file", "url": "u", "mediaType": "a/b"},
+        {"type": "reasoning-file", "url": "u", "mediaType": "a/b", "providerMetadata": {"p": {}}},
+        {"type": "source-url", "sourceId": "s", "url": "u", "title": "t"},
+        {"type": "source-document", "sourceId": "s", "mediaType": "a/b", "title": "t", "filename": "f"},
+        {"type": "custom", "kind": "a.b"},
+        {"type": "steering-message", "id": "1", "parts": [{"type": "text", "text": "stop"}]},
+    ],
+)
+def test_a_part_that_comes_whole_keeps_what_clients_keep_of_it(whole: Chunk) -> None:
+    assert parts({**whole, "unheard": {"of": [1]}}) == [whole]
+
+
+def test_data_is_kept_with_fields_that_nobody_knows() -> None:
     """I16."""
-    whole = {"type": kind, "url": "u", "unheard": {"of": [1]}}
+    whole = {"type": "data-x", "data": None, "unheard": {"of": [1]}}
     assert parts(whole) == [whole]
 
 
@@ -187,10 +201,11 @@ def test_reset_step_before_any_step_drops_all_parts() -> None:
     assert parts(*text("t", "a", end=False), chunk.reset_step()) == []
 
 
-def test_reset_step_keeps_a_part_that_a_step_before_left_open() -> None:
+def test_reset_step_ends_a_part_that_a_step_before_left_open() -> None:
+    """As at clients: they forget every open id."""
     fold = fold_all("m", [chunk.start_step(), *text("t", "a", end=False), chunk.start_step(), chunk.reset_step()])
-    fold.apply({"type": "text-delta", "id": "t", "delta": "b"})
-    assert fold.text() == "ab"
+    assert fold.apply({"type": "text-delta", "id": "t", "delta": "b"}).rejected
+    assert (fold.text(), fold.closing()) == ("a", [])
 
 
 def test_the_text_of_the_step_is_that_of_the_last_step() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from runner.core.transcript.tool_state import (
     answered,
     is_call,
     is_settled,
-    state_of,
     with_approval,
     with_output,
 )
@@ -94,7 +94,7 @@ def test_an_answer_of_the_client_is_never_lost(pair: tuple[Message, Message], da
     merged = reconcile({**record, "parts": parts}, other)
     (told,) = [part for part in merged["parts"] if part.get("toolCallId") == chosen]
     twin = next((part for part in other["parts"] if part.get("toolCallId") == chosen), {})
-    if is_settled(parts[index]) or not is_settled(twin):
+    if is_settled(parts[index]) or "output" not in twin:
         assert (told["state"], told.get("output")) == (parts[index]["state"], parts[index].get("output"))
     assert len([p for p in merged["parts"] if is_call(p)]) == len(
         {p["toolCallId"] for p in merged["parts"] if is_call(p)}
@@ -119,16 +119,20 @@ def test_nothing_is_doubled_and_nothing_settled_is_lost(stored: Message, replaye
     """Even for two records that have nothing to do with each other."""
     parts = reconcile(stored, replayed)["parts"]
     ours, theirs = stored["parts"], replayed["parts"]
-    for kind in {(part["type"], part.get("toolName"), part["toolCallId"]) for part in parts if is_call(part)}:
-        most = max(_count(_step, kind) for _step in (ours, theirs))
-        assert most <= _count(parts, kind) <= _count(ours, kind) + _count(theirs, kind)
-    assert sum(map(is_settled, filter(is_call, parts))) >= max(
-        sum(map(is_settled, filter(is_call, side))) for side in (ours, theirs)
-    )
+    assert not _calls_by_step(parts) - (_calls_by_step(ours) | _calls_by_step(theirs))
+    results = [sum(map(is_settled, filter(is_call, side))) for side in (ours, theirs)]
+    assert sum(map(is_settled, filter(is_call, parts))) >= max(results)
 
 
-def _count(parts: list[Part], kind: tuple[Any, ...]) -> int:
-    return sum(1 for p in parts if is_call(p) and (p["type"], p.get("toolName"), p["toolCallId"]) == kind)
+def _calls_by_step(parts: list[Part]) -> Counter[tuple[Any, ...]]:
+    """How often each call is recorded, by the number of its step."""
+    counted: Counter[tuple[Any, ...]] = Counter()
+    step = 0
+    for part in parts:
+        step += part["type"] == "step-start"
+        if is_call(part):
+            counted[step, part["type"], part.get("toolName"), part["toolCallId"]] += 1
+    return counted
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -166,6 +170,50 @@ def test_a_call_learns_its_late_input() -> None:
     assert both([asked], [call("input-available", title="Look")]) == [call("approval-requested", title="Look")]
 
 
+def test_an_answered_call_learns_its_title() -> None:
+    yes = call("approval-responded", approval={"id": "p", "approved": True})
+    assert both([yes], [call("approval-requested", title="Look")]) == [{**yes, "title": "Look"}]
+
+
+def test_of_two_answers_the_last_one_counts() -> None:
+    first = call("approval-responded", approval={"id": "p", "approved": True})
+    last = call("approval-responded", approval={"id": "p", "approved": False, "reason": "changed"})
+    assert both([first], [last]) == [last]
+
+
+def test_a_character_cut_in_half_is_the_same_text() -> None:
+    assert both([text("a\ud83d", "streaming")], [text("a😀 b")]) == [text("a😀 b")]
+    assert both([text("a😀", "streaming")], [text("a\ud83d", "streaming")]) == [text("a😀", "streaming")]
+
+
+def test_a_guess_at_the_input_gives_way_to_the_input() -> None:
+    """I5: the answer was stored before the whole input came."""
+    asked = call("approval-requested", approval={"id": "p"}, input={}, rawInput="{", _provisional=True)
+    answered_ = with_approval(asked, True) or {}
+    whole = call("approval-requested", approval={"id": "p"}, rawInput="{", _provisional=False)
+    (merged,) = both([answered_], [whole])
+    assert (merged["state"], merged["input"], merged["_provisional"]) == ("approval-responded", {"a": 1}, False)
+    assert both([whole], [asked]) == [whole]
+    done = with_output(asked, 1, by_client=True) or {}
+    assert both([done], [whole]) == [done]
+    guess = call("input-streaming", input={"b": 1})
+    assert both([answered_], [guess]) == [answered_]
+    hopeless = {key: value for key, value in guess.items() if key != "input"}
+    assert both([guess], [hopeless]) == [hopeless]
+
+
+def test_notes_go_with_the_record_whose_text_is_kept() -> None:
+    ahead = {**answer(text("Hello", "streaming"), call("input-available")), "_fold": {"open": {"text": {"t": 0}}}}
+    behind = {**answer(text("Hel", "streaming")), "_fold": {"open": {"text": {"t": 9}}}}
+    assert reconcile(behind, ahead)["_fold"] == ahead["_fold"]
+    assert reconcile(ahead, behind)["_fold"] == ahead["_fold"]
+    longer = answer(text("Hello!"), call("input-available"), text("b"))
+    assert "_fold" not in reconcile(
+        {**ahead, "parts": [*ahead["parts"], text("b")]}, {**behind, "parts": longer["parts"][:2]}
+    )
+    assert "_fold" not in reconcile(longer, longer)
+
+
 def test_where_they_contradict_the_replay_is_right_but_for_results() -> None:
     """A step that was asked again: its old words go, what its tool did stays."""
     done, lost = call("output-available", output=1), call("input-available", "c2")
@@ -195,8 +243,8 @@ def test_a_match_never_reaches_across_a_call() -> None:
 
 
 def test_the_stored_id_stays_and_metadata_is_overlaid() -> None:
-    stored, replayed = answer(metadata={"a": 1, "b": 1}), {**answer(metadata={"b": 2}), "id": "", "_open": {}}
-    assert reconcile(stored, replayed) == answer(metadata={"a": 1, "b": 2}, _open={})
+    stored, replayed = answer(metadata={"a": 1, "b": 1}), {**answer(metadata={"b": 2}), "id": "", "more": {}}
+    assert reconcile(stored, replayed) == answer(metadata={"a": 1, "b": 2}, more={})
     assert reconcile(answer(metadata="x"), answer(metadata={"b": 2}))["metadata"] == {"b": 2}
     assert reconcile(answer(metadata="x"), answer())["metadata"] == "x"
     assert "metadata" not in reconcile(answer(), answer())
@@ -277,7 +325,3 @@ def test_an_orphan_is_appended_without_the_calls_that_are_known() -> None:
     assert merge_orphan(existing, incoming) == answer(
         *existing["parts"], call("input-available", "c2"), text("b"), metadata={"k": 1}
     )
-
-
-def test_states_of_a_stale_copy_are_known() -> None:
-    assert state_of(call("input-available")) == "input-available"

@@ -136,7 +136,7 @@ def test_a_cancelled_turn_is_not_a_problem_of_the_hook() -> None:
 
 
 def test_the_part_a_hook_returns_is_stored_as_a_value_of_its_own() -> None:
-    settled = call("output-available", output={"b": 1}, input='{"a":1}', _note=1)
+    settled = call("output-available", output={"b": 1}, input='{"a":1}', _provisional=True)
     stored = only(repair([answer(call("input-available"))], lambda part: settled))
     assert stored == call("output-available", output={"b": 1})
     settled["output"]["b"] = 2
@@ -258,3 +258,18 @@ def test_what_is_no_part_stays_where_it_is() -> None:
 def test_an_error_stands_beside_a_given_approval_only() -> None:
     asked = call("input-available", approval={"id": "p"})
     assert only(repair([answer(asked)])) == call("output-error", errorText=INTERRUPTED)
+
+
+def test_fields_that_others_wrote_stay() -> None:
+    """I16."""
+    ours = call("input-available", _theirs={"x": 1}, _provisional=True)
+    message = {**answer(ours), "_fold": {"open": {}}, "extra": 1}
+    (repaired,) = repair([message]).messages
+    assert repaired["parts"] == [call("output-error", errorText=INTERRUPTED, _theirs={"x": 1})]
+    assert (repaired["_fold"], repaired["extra"]) == ({"open": {}}, 1)
+
+
+def test_notes_that_point_at_parts_go_when_a_part_goes() -> None:
+    twice = [call("output-available", output=1), call("input-available"), {"type": "text", "text": "a"}]
+    (repaired,) = repair([{**answer(*twice), "_fold": {"open": {"text": {"t": 2}}}}]).messages
+    assert "_fold" not in repaired

@@ -28,7 +28,7 @@ async def logged(program: Program, event: str) -> None:
     await asyncio.to_thread(until, lambda: program.logged(event), 10, event)
 
 
-async def started(runner: Runner, count: int, counting: dict[str, float]) -> list[Reading]:
+async def started(runner: Runner, count: int, counting: dict[str, int]) -> list[Reading]:
     """Readers of that many counters, each of which has begun."""
     readings = [await start(runner, "counter", input=counting) for _ in range(count)]
     for reading in readings:
@@ -45,7 +45,14 @@ def test_a_killed_process_costs_one_attempt_and_nothing_else() -> None:
         (await owner_of(fleet, reading)).kill()
         record = await reading.counted(120)
         assert (record.attempts, record.strikes, record.handovers) == (2, 1, 0)
-        assert await whats(runner, reading.run_id) == ["created", "claimed", "owner-gone", "lost", "claimed", "completed"]
+        assert await whats(runner, reading.run_id) == [
+            "created",
+            "claimed",
+            "owner-gone",
+            "lost",
+            "claimed",
+            "completed",
+        ]
         assert await detail(runner, reading.run_id, "lost") == "signal SIGKILL"
 
     play(story)
@@ -124,14 +131,14 @@ def test_a_planned_stop_hands_fifty_turns_over() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
         fleet.start_supervisor()
         pool = fleet.start_pool()
-        readings = [await start(runner, "counter", input=LONG) for _ in range(50)]
+        readings = [await start(runner, "counter", input={"n": 300, "pace_ms": 12}) for _ in range(50)]
         for reading in readings:
             await reading.until_words(1)
-        fleet.start_pool()
         pool.terminate()
+        fleet.start_pool()
         assert await asyncio.to_thread(pool.exit_code) == 0
         for reading in readings:
-            record = await reading.counted(120, seconds=60)
+            record = await reading.counted(300, seconds=60)
             assert (record.attempts, record.strikes, record.handovers) == (2, 0, 1)
 
     play(story)

@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-COUNT = {"n": 80, "pace_ms": 15}
+COUNT = {"n": 120, "pace_ms": 15}
 
 
 async def running(runner: Runner, count: int) -> list[Reading]:
@@ -48,7 +48,7 @@ def test_rq_sees_a_busy_worker_with_its_executions_and_then_an_idle_one() -> Non
         assert executing == {job_of(reading) for reading in readings}
         assert worker.current_execution_count == 3
         for reading in readings:
-            await reading.counted(80)
+            await reading.counted(120)
         await asyncio.to_thread(until, lambda: [w.get_state() for w in fleet.in_rq()] == ["idle"], 5, "idle worker")
         (worker,) = fleet.in_rq()
         assert worker.get_current_executions() == []
@@ -66,7 +66,7 @@ def test_stopping_a_job_cancels_its_run_and_no_other(isolate: bool) -> None:
         send_stop_job_command(fleet.redis, job_of(readings[2]))
         await readings[2].ended_as("cancelled", "cancel_requested")
         for other in (readings[0], readings[1], readings[3]):
-            await other.counted(80)
+            await other.counted(120)
 
     play(story)
 
@@ -79,7 +79,7 @@ def test_stopping_an_execution_cancels_its_run() -> None:
         wanted = next(e for e in worker.get_current_executions() if e.job_id == job_of(readings[0]))
         send_stop_execution_command(fleet.redis, wanted.job_id, wanted.id)
         await readings[0].ended_as("cancelled", "cancel_requested")
-        await readings[1].counted(80)
+        await readings[1].counted(120)
 
     play(story)
 
@@ -91,7 +91,7 @@ def test_a_shutdown_command_is_a_hand_over() -> None:
         (first,) = fleet.in_rq()
         send_shutdown_command(fleet.redis, first.name)
         for reading in readings:
-            record = await reading.counted(80)
+            record = await reading.counted(120)
             assert (record.attempts, record.strikes, record.handovers) == (2, 0, 1)
             owners = [e["detail"] for e in await runner.explain(reading.run_id) if e["what"] == "claimed"]
             assert owners[0] == first.name, owners
@@ -107,7 +107,15 @@ def test_nonsense_on_the_channel_of_a_worker_does_not_make_it_deaf() -> None:
         (reading,) = await running(runner, 1)
         (worker,) = fleet.in_rq()
         channel = f"rq:pubsub:{worker.name}"
-        for nonsense in (b"\xff\xfe", b"garbage", b"[]", b"{}", b"null", b'{"command": 5}', json.dumps({"command": "x"})):
+        for nonsense in (
+            b"\xff\xfe",
+            b"garbage",
+            b"[]",
+            b"{}",
+            b"null",
+            b'{"command": 5}',
+            json.dumps({"command": "x"}),
+        ):
             assert fleet.redis.publish(channel, nonsense) == 1
         send_kill_horse_command(fleet.redis, worker.name)
         send_command(fleet.redis, worker.name, "stop-execution", job_id="x", execution_id="y")

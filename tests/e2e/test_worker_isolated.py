@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-COUNT = {"n": 80, "pace_ms": 15}
+COUNT = {"n": 120, "pace_ms": 15}
 
 
 async def under_way(fleet: Fleet, runner: Runner) -> tuple[Program, Reading, psutil.Process, psutil.Process]:
@@ -34,7 +34,7 @@ def test_a_turn_runs_in_a_process_of_its_own() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
         _, reading, worker, horse = await under_way(fleet, runner)
         assert [(facts.pid, facts.parent_pid) for facts in fleet.workers()] == [(horse.pid, worker.pid)]
-        record = await reading.counted(80)
+        record = await reading.counted(120)
         assert record.attempts == 1
         await asyncio.to_thread(horse.wait, 10)
         assert worker.is_running()
@@ -46,7 +46,7 @@ def test_a_killed_horse_is_noticed_at_once() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
         _, reading, worker, horse = await under_way(fleet, runner)
         horse.kill()
-        record = await reading.counted(80)
+        record = await reading.counted(120)
         assert (record.attempts, record.strikes) == (2, 1)
         assert await detail(runner, reading.run_id, "lost") == "signal SIGKILL"
         assert worker.is_running()
@@ -59,7 +59,7 @@ def test_a_horse_dies_with_its_worker() -> None:
         _, reading, worker, horse = await under_way(fleet, runner)
         worker.kill()
         await asyncio.to_thread(until, lambda: not _lives(horse), 10, "end of the orphan")
-        record = await reading.counted(80)
+        record = await reading.counted(120)
         assert (record.attempts, record.strikes) == (2, 1)
         assert await detail(runner, reading.run_id, "lost") == "signal SIGKILL", "the pool saw it, not the lease"
 
@@ -76,7 +76,7 @@ def test_a_planned_stop_hands_the_turn_over() -> None:
         pool.terminate()
         assert await asyncio.to_thread(pool.exit_code) == 0
         fleet.start_pool(isolate=True)
-        record = await reading.counted(80)
+        record = await reading.counted(120)
         assert (record.attempts, record.strikes, record.handovers) == (2, 0, 1)
 
     play(story)
@@ -90,5 +90,20 @@ def test_a_job_of_no_run_does_not_end_the_worker() -> None:
         fleet.push_job("00" + "f" * 24, 0)
         await (await start(runner, "echo", "still here")).ended_as("completed")
         assert pool.one_child().pid == worker.pid
+
+    play(story)
+
+
+def test_a_stop_that_comes_before_the_horse_listens_is_not_lost() -> None:
+    async def story(fleet: Fleet, runner: Runner) -> None:
+        pool = fleet.start_pool(isolate=True)
+        reading = await start(runner, "counter", input={"n": 60, "pace_ms": 20})
+        for _ in range(5):
+            worker = await asyncio.to_thread(pool.one_child)
+            await asyncio.to_thread(until, worker.children, 10, "a horse")
+            worker.terminate()
+            await asyncio.to_thread(worker.wait, 15)
+        record = await reading.counted(60)
+        assert (record.attempts, record.strikes, record.handovers) == (6, 0, 5)
 
     play(story)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_a_process_that_dies_at_once_is_replaced_with_a_growing_delay() -> None:
         assert {end["cause"] for end in ends} == {"exit code 7"}
         assert len({end["process_id"] for end in ends}) == len(ends)
         at = [datetime.fromisoformat(end["timestamp"]) for end in ends]
-        gaps = [(after - before).total_seconds() for before, after in zip(at, at[1:], strict=False)]
+        gaps = [(after - before).total_seconds() for before, after in pairwise(at)]
         assert all(gap >= least for gap, least in zip(gaps[1:], (0.38, 0.78, 1.5), strict=False)), gaps
         pool.terminate()
         assert await asyncio.to_thread(pool.exit_code) == 0

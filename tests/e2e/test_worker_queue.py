@@ -19,7 +19,7 @@ from rq.suspension import resume, suspend
 from runner.client import Runner
 from runner.dispatch import Ticket
 from runner.store.records import RunRecord
-from tests.support.fleet import Fleet, Reading, play, start, whats
+from tests.support.fleet import Fleet, play, start, whats
 from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.e2e
@@ -177,8 +177,8 @@ def test_a_suspended_worker_ends_its_turns_and_takes_no_more() -> None:
 def test_a_suspended_worker_stops_when_it_is_told_to() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
         pool = fleet.start_pool()
-        running = await start(runner, "counter", input=COUNT)
-        await running.until_words(3)
+        running = await start(runner, "waits")
+        await running.until_words(1)
         suspend(fleet.redis)
         await asyncio.to_thread(until, lambda: _states(fleet) == ["suspended"], 10, "suspended worker")
         pool.terminate()

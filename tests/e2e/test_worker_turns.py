@@ -74,7 +74,7 @@ def test_blocking_code_in_a_step_keeps_the_lease() -> None:
 
         async def outlived() -> bool:
             record = await reading.record()
-            return record.lease_until - record.claimed_at > 2 * SHORT_LEASE["lease_ms"]
+            return record.lease_until - record.claimed_at > 2 * int(SHORT_LEASE["lease_ms"])
 
         await until_async(outlived, 20, "a lease renewed past its first end")
         released.touch()
@@ -110,16 +110,17 @@ def test_an_agent_that_the_worker_does_not_know_fails_its_run() -> None:
     play(story)
 
 
-def test_a_silent_running_turn_is_cancelled_from_another_process() -> None:
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_silent_running_turn_is_cancelled_from_another_process(isolate: bool) -> None:
     """Nothing is appended, so the heartbeat brings the word."""
 
     async def story(fleet: Fleet, runner: Runner) -> None:
-        fleet.start_pool()
+        fleet.start_pool(isolate=isolate)
         reading = await start(runner, "waits")
         await reading.until_words(1)
         assert (await runner.cancel(reading.run_id)).landed
         record = await reading.ended_as("cancelled", "cancel_requested")
-        assert record.ended_by == "owner:1:cancelled"
+        assert (record.model_extra or {})["ended_by"] == "owner:1:cancelled"
         assert (await runner.cancel(reading.run_id)).landed is False
 
     play(story)
@@ -188,7 +189,9 @@ def test_a_full_server_ends_neither_worker_nor_supervisor() -> None:
         for reading in readings:
             await reading.until_words(3)
         fleet.redis.config_set("maxmemory", "1mb")
-        await asyncio.to_thread(until, lambda: pool.logged("worker.turn-broke") or pool.logged("turn.retry"), 10, "trouble")
+        await asyncio.to_thread(
+            until, lambda: pool.logged("worker.turn-broke") or pool.logged("turn.retry"), 10, "trouble"
+        )
         fleet.redis.config_set("maxmemory", "0")
         for reading in readings:
             await reading.counted(80)

@@ -106,7 +106,7 @@ def _steps(journal: list[tuple[str, str, str]]) -> Callable[[TurnContext], Async
         so_far = f"got {one}, "
         yield so_far[len(ctx.text) :]
         await ctx.flush()
-        result = await ctx.step("two", two)
+        result: int = await ctx.step("two", two)
         so_far += f"then {result}, "
         yield so_far[len(ctx.text) :]
         if ctx.stashed is None:

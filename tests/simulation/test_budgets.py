@@ -131,7 +131,12 @@ def test_none_is_off() -> None:
 def _never_at_once() -> Callable[[], bool]:
     """True the second time it is asked."""
     asked: list[bool] = []
-    return lambda: bool(asked) or bool(asked.append(True))
+
+    def ask() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    return ask
 
 
 def test_lost_workers_can_be_off() -> None:

@@ -13,9 +13,9 @@ from runner.store.answers import Code
 from runner.store.records import RunRecord
 from tests.simulation.invariants import check_ended, check_outcome
 from tests.simulation.playing import Played, at_each_call, play, undisturbed
-from tests.simulation.scenarios import ALL, ANEW, COUNTER, STEPS, STORYTELLER, Scenario
+from tests.simulation.scenarios import ALL, ANEW, COUNTER, CUT, STEPS, STORYTELLER, Scenario, world_of
 from tests.support.faults import Fault
-from tests.support.simulation import Worker, World
+from tests.support.simulation import Worker, World, hook_at
 from tests.support.virtual_time import run_virtual
 
 
@@ -57,6 +57,31 @@ def test_a_cancel_at_every_call_wins(scenario: Scenario) -> None:
     assert {one.attempts for one in played} >= {0, 1}, "cancelled before its claim, and after it"
 
 
+async def cancelled_alone(scenario: Scenario, number: int) -> bool:
+    """The same with nobody but the worker of the first attempt: whether the cancel came during that attempt."""
+    world = world_of(scenario)
+    try:
+        run_id = await world.submit(scenario.name, **scenario.submission)
+        cancels: list[object] = []
+
+        async def cancel() -> None:
+            cancels.append(await world.process("caller").cancel(run_id))
+
+        await world.work_off(world.worker(hook_at(number, cancel)))
+        if cancels:
+            await check_cancelled(world, run_id, scenario)
+        return bool(cancels)
+    finally:
+        await world.aclose()
+
+
+@pytest.mark.parametrize("scenario", [COUNTER, CUT, ANEW], ids=name_of)
+def test_a_worker_that_lives_ends_a_cancelled_run_by_itself(scenario: Scenario) -> None:
+    """I19: no supervisor has to look, also when the model broke off at that very moment."""
+    calls = undisturbed(scenario.name).calls
+    assert sum(run_virtual(cancelled_alone(scenario, number)) for number in range(1, calls + 1)) >= 7
+
+
 @pytest.mark.parametrize("fault", [Fault.DIE_BEFORE, Fault.DIE_AFTER, Fault.LOSE_REPLY, Fault.STALL_AFTER], ids=name_of)
 @pytest.mark.parametrize("scenario", [COUNTER, STEPS], ids=name_of)
 def test_a_cancelled_run_whose_worker_fails_is_not_run_again(scenario: Scenario, fault: Fault) -> None:
@@ -71,7 +96,7 @@ def test_a_cancelled_run_whose_worker_fails_is_not_run_again(scenario: Scenario,
 
 async def handed_over_at(scenario: Scenario, number: int) -> tuple[Played, int]:
     stops: list[asyncio.Task[None]] = []
-    events: list[dict[str, str]] = []
+    kinds: list[str] = []
 
     def setting(world: World, run_id: str, worker: Worker) -> None:
         async def stop() -> None:
@@ -82,11 +107,12 @@ async def handed_over_at(scenario: Scenario, number: int) -> tuple[Played, int]:
 
     async def check(world: World, run_id: str, scenario: Scenario) -> RunRecord:
         await asyncio.gather(*stops)
-        events.extend(world.store.run(reads.read_events(world.keys.of_run(run_id))))
+        events = world.store.run(reads.read_events(world.keys.of_run(run_id)))
+        kinds.extend(event["what"] for event in events)
         return await check_outcome(world, run_id, scenario)
 
     played = await play(scenario, setting=setting, check=check)
-    return played, [event["what"] for event in events].count("handed-over")
+    return played, kinds.count("handed-over")
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=name_of)

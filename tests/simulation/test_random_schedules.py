@@ -43,7 +43,7 @@ class Event:
 EVENTS = st.lists(
     st.builds(
         Event,
-        at_ms=st.integers(0, HORIZON_MS),
+        at_ms=st.integers(1, HORIZON_MS),
         what=st.sampled_from(
             ("crash", "crash", "stall", "stop", "cancel", "outage", "duplicate", "lose_jobs", "crash_supervisor")
         ),
@@ -134,7 +134,8 @@ class Crew:
                 self.world.broker.flushall()
             case "duplicate":
                 self._do(worker.execute(Ticket(run_id, self.world.record(run_id).epoch)))
-            case "cancel":
+            case _:
+                assert event.what == "cancel"
                 await self._cancel(run_id)
         self.happened[event.what] += busy or event.what not in {"crash", "stall", "stop"}
 

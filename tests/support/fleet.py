@@ -23,6 +23,7 @@ from typing import Any
 import psutil
 import redis
 from rq import Worker
+from rq.worker.base import BaseWorker
 
 from runner.client import Runner
 from runner.dispatch import Dispatcher, Ticket
@@ -114,7 +115,9 @@ class Program:
     def logged(self, event: str) -> list[dict[str, Any]]:
         """The events of that name in its log, in order."""
         lines = self.log.read_text(errors="replace").splitlines()
-        events: list[dict[str, Any]] = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        events: list[dict[str, Any]] = [
+            json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")
+        ]
         return [fields for fields in events if fields.get("event") == event]
 
 
@@ -167,10 +170,9 @@ class Fleet:
         (pid,) = [facts.pid for facts in self.workers() if facts.id == record.owner]
         return psutil.Process(pid)
 
-    def in_rq(self) -> list[Worker]:
+    def in_rq(self) -> list[BaseWorker]:
         """RQ's own view of the workers."""
-        workers: list[Worker] = Worker.all(connection=self.redis)
-        return workers
+        return Worker.all(connection=self.redis)
 
     def pops(self) -> bool:
         """Whether a worker waits for a job right now, in a blocking pop."""
@@ -311,7 +313,9 @@ class Reading:
         terminal = await self.ended(seconds)
         record = await self.record()
         assert (record.state, record.reason) == (terminal.state, terminal.reason)
-        assert (terminal.state, terminal.reason) == (state, reason), f"{terminal} {await self.runner.explain(self.run_id)}"
+        assert (terminal.state, terminal.reason) == (state, reason), (
+            f"{terminal} {await self.runner.explain(self.run_id)}"
+        )
         return record
 
     async def counted(self, to: int, seconds: float = 30) -> RunRecord:

@@ -11,12 +11,13 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from jobs.agents.counter import counter
 from jobs.agents.echo import echo
 from runner.agent import Agents, TurnContext
-from tests.support.waiting import until
+from tests.support.waiting import until, until_async
 
 agents = Agents()
 agents.turn("counter")(counter)
@@ -32,12 +33,15 @@ if os.environ.get("TURNS_DIE_AT_FORK"):
 async def noted(ctx: TurnContext) -> AsyncIterator[str]:
     """Adds a line to the file for each time its body starts, then waits for `<file>.go`."""
     path = Path(ctx.input)
-    with path.open("a", encoding="ascii") as book:
-        book.write(f"{ctx.run_id}\n")
+    _add_line(path, ctx.run_id)
     yield "started "
-    while not path.with_suffix(".go").exists():
-        await asyncio.sleep(0.01)
+    await until_async(partial(asyncio.to_thread, path.with_suffix(".go").exists), PATIENCE_S)
     yield "done "
+
+
+def _add_line(path: Path, line: str) -> None:
+    with path.open("a", encoding="ascii") as book:
+        book.write(f"{line}\n")
 
 
 @agents.turn("waits")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from runner.core.transcript.stored_message import NOTES, is_provisional, mark_provisional, units
 from runner.core.transcript.tool_state import (
     Message,
     Part,
@@ -36,7 +37,7 @@ _RESULT_OF: dict[State | None, str] = {
     State.OUTPUT_ERROR: "errorText",
     State.OUTPUT_DENIED: "approval",
 }
-_CALL_FIELDS = ("input", "title", "toolMetadata", "providerExecuted", "callProviderMetadata")
+_CALL_FIELDS = ("title", "toolMetadata", "providerExecuted", "callProviderMetadata")
 
 
 def reconcile(stored: Message, replayed: Message) -> Message:
@@ -44,14 +45,17 @@ def reconcile(stored: Message, replayed: Message) -> Message:
 
     Both record the same answer; either may be ahead. Steps are matched by their number, parts within a step in order.
     Where the two contradict each other the replay is right, but for results and answers. Id and role are the stored
-    ones, metadata is overlaid by the replay's, private fields are the replay's: it is the one that goes on.
+    ones, metadata is overlaid by the replay's. The builder's notes are those of the record whose text the result has,
+    so that it can be continued; none when it has the text of both.
     """
     steps: Iterator[tuple[list[Part], list[Part]]] = zip_longest(
         _steps(parts_of(stored)), _steps(parts_of(replayed)), fillvalue=[]
     )
     parts = [part for ours, theirs in steps for part in _merged_step(ours, theirs)]
     kept = {key: stored[key] for key in ("id", "role") if stored.get(key)}
-    return {**stored, **replayed, **kept, "parts": parts, **_metadata(stored, replayed)}
+    merged = {**stored, **replayed, **kept, "parts": parts, **_metadata(stored, replayed)}
+    merged.pop(NOTES, None)
+    return {**merged, **next((_notes(side) for side in (replayed, stored) if _tells(side, parts)), {})}
 
 
 def merge_orphan(existing: Message, incoming: Message) -> Message:
@@ -110,6 +114,18 @@ def sanitized(message: Message) -> Message:
     without its mark cannot go back to its provider."""
     kept = [part for part in map(_without_numbers, parts_of(message)) if not _is_empty_thought(part)]
     return {**message, "parts": kept}
+
+
+def _tells(side: Message, parts: list[Part]) -> bool:
+    """Whether the record has the same parts in the same places, the state of its calls apart."""
+    own = parts_of(side)
+    return len(own) == len(parts) and all(
+        is_call(one) if is_call(other) else same_json(one, other) for one, other in zip(own, parts, strict=True)
+    )
+
+
+def _notes(side: Message) -> dict[str, Any]:
+    return {NOTES: side[NOTES]} if NOTES in side else {}
 
 
 def _as_it_is(message: Message) -> Message:
@@ -189,7 +205,7 @@ def _is_same(ours: Part, theirs: Part) -> bool:
     if ours.get("type") != theirs.get("type"):
         return False
     if ours.get("type") in ("text", "reasoning"):
-        one, other = str(ours.get("text") or ""), str(theirs.get("text") or "")
+        one, other = _whole_characters(ours), _whole_characters(theirs)
         return one.startswith(other) or other.startswith(one)
     return same_json(ours, theirs)
 
@@ -198,19 +214,48 @@ def _merged_part(ours: Part, theirs: Part) -> Part:
     if is_call(ours):
         return _merged_call(ours, theirs)
     if ours.get("type") in ("text", "reasoning"):
-        return ours if len(str(ours.get("text") or "")) > len(str(theirs.get("text") or "")) else theirs
+        return max(theirs, ours, key=_told)
     return theirs
+
+
+def _told(part: Part) -> tuple[int, bool]:
+    return units(_text(part)), part.get("state") != "streaming"
+
+
+def _text(part: Part) -> str:
+    return str(part.get("text") or "")
+
+
+def _whole_characters(part: Part) -> str:
+    """The text without the first half of a character at its end, whose other half may be in the next delta."""
+    text = _text(part)
+    return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
 
 
 def _merged_call(ours: Part, theirs: Part) -> Part:
-    """The record that is further along, ours when both are answered. It learns from the other what it does not say."""
-    if _progress(ours) > _progress(theirs) or (_must_stay(ours) and _progress(ours) == _progress(theirs)):
-        told = {key: theirs[key] for key in _CALL_FIELDS if key in theirs and key not in ours}
-        return {**ours, **told} if told else ours
-    answer = ours.get("approval")
-    if isinstance(answer, dict) and "approved" in answer:
-        return {**theirs, "approval": {**(theirs.get("approval") or {}), **answer}}
-    return theirs
+    """The record that is further along; of two results the stored one, of two answers the replay's, which knows the
+    last. It learns from the other what it does not say."""
+    if _progress(ours) > _progress(theirs) or (is_settled(ours) and is_settled(theirs)):
+        return _with_call(ours, theirs)
+    merged, given, known = _with_call(theirs, ours), ours.get("approval"), theirs.get("approval") or {}
+    if isinstance(given, dict) and "approved" in given and "approved" not in known:
+        return {**merged, "approval": {**known, **given}}
+    return merged
+
+
+def _with_call(part: Part, other: Part) -> Part:
+    """The part with what the other record says of the call itself: fields that are missing, and the whole input while
+    only a guess from deltas is there (I5). A call with a result has run on the input that it has."""
+    told = {key: other[key] for key in _CALL_FIELDS if key in other and key not in part}
+    wants_input = "input" not in part or (is_provisional(part) and not is_settled(part))
+    if "input" in other and not is_provisional(other) and wants_input:
+        told["input"] = other["input"]
+    if not told:
+        return part
+    merged = {**part, **told}
+    if "input" in told:
+        mark_provisional(merged, False)
+    return merged
 
 
 def _progress(part: Part) -> int:

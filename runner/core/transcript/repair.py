@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from runner.core.transcript.stored_message import NOTES, public_part
 from runner.core.transcript.tool_state import (
     Event,
     Message,
@@ -31,7 +32,6 @@ from runner.core.transcript.tool_state import (
     same_call,
     state_of,
     tool_name,
-    without_private,
 )
 
 Hook = Callable[[Part], Part | None]
@@ -153,8 +153,11 @@ class _Pass:
                 for part in self._single(step)
             ]
             parts += self._single(repaired)  # a hook may have made two calls the same
-        same = len(parts) == len(given) and all(new is old for new, old in zip(parts, given, strict=True))
-        return message if same else {**message, "parts": parts}
+        if len(parts) != len(given):
+            message = {key: value for key, value in message.items() if key != NOTES}  # they point at parts by position
+        elif all(new is old for new, old in zip(parts, given, strict=True)):
+            return message
+        return {**message, "parts": parts}
 
     def _is_left(self, part: Any) -> bool:
         return is_call(part) and part["toolCallId"] in self.leave
@@ -182,7 +185,7 @@ class _Pass:
         if fate is _Fate.NORMALIZE:
             return sound
         self.notes.repaired.append(part["toolCallId"])
-        default = _default(without_private(sound), fate)
+        default = _default(public_part(sound), fate)
         return default if self.hook is None or fate is _Fate.DENY else self._chosen(sound, default)
 
     def _fate(self, part: Any, place: _Place) -> _Fate:
@@ -204,7 +207,7 @@ class _Pass:
     def _chosen(self, part: Part, default: Part) -> Part:
         """What the hook returns for the part, or the default."""
         assert self.hook is not None
-        shown = without_private(part)
+        shown = public_part(part)
         try:
             chosen: Any = self.hook(copy.deepcopy(shown))
             unchanged = chosen is None or chosen == shown
@@ -215,7 +218,7 @@ class _Pass:
         breach = _breach(chosen, part["toolCallId"])
         if breach:
             return self._failed(part, breach, default)
-        clean: Part = _sound(without_private(copy.deepcopy(chosen)))[0]
+        clean: Part = _sound(public_part(copy.deepcopy(chosen)))[0]
         return clean
 
     def _failed(self, part: Part, text: str, default: Part, error: Exception | None = None) -> Part:

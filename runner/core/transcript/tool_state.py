@@ -15,9 +15,6 @@ from typing import Any
 Part = dict[str, Any]
 Message = dict[str, Any]
 
-PRIVATE_PREFIX = "_"
-"""Keys of a part that begin so are the builder's own notes: no client, hook or model sees them."""
-
 
 class State(StrEnum):
     """The states of a tool part."""
@@ -184,11 +181,6 @@ def normalized_input(raw: object) -> tuple[dict[str, Any], bool]:
             return {}, True
         return parsed, True
     return {}, True
-
-
-def without_private(part: Part) -> Part:
-    """A copy without the builder's own notes."""
-    return {key: value for key, value in part.items() if not key.startswith(PRIVATE_PREFIX)}
 
 
 def moved(part: Part, event: Event, **fields: Any) -> Part | None:

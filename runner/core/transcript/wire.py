@@ -92,8 +92,9 @@ def _refused_value(chunk: Chunk) -> Refusal | None:
         inner: dict[int, Any] = {}  # by identity: a value that holds itself twice would be a tree without end
         for node in level:
             if isinstance(node, dict):
-                if not all(isinstance(key, str) for key in node):
-                    return Refusal(Why.NOT_JSON, "a key that is no text")
+                for key in node:
+                    if not isinstance(key, str):
+                        return Refusal(Why.NOT_JSON, "a key that is no text")
                 suspect = suspect or "__proto__" in node or "constructor" in node
             for item in node.values() if isinstance(node, dict) else node:
                 if isinstance(item, (dict, list)):

@@ -56,6 +56,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     _programs(commands, shared)
     _submit(commands, shared)
     _about_runs(commands, shared)
+    _fold(commands, shared)
     arguments = parser.parse_args(words)
     arguments.json = getattr(arguments, "json", False)
     arguments.log_level = getattr(arguments, "log_level", None)
@@ -123,6 +124,17 @@ def _about_runs(commands: Commands, shared: _Parser) -> None:
     live = _command(commands, shared, "list", "runs that have not ended, oldest first")
     live.add_argument("--limit", type=_from_one, default=200, metavar="N", help="at most so many (default 200)")
     _command(commands, shared, "workers", "worker processes that live")
+
+
+def _fold(commands: Commands, shared: _Parser) -> None:
+    fold = _command(commands, shared, "fold", "the message that a stream of chunks makes; needs no server")
+    fold.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="JSON lines or server-sent events (default -)"
+    )
+    fold.add_argument("--sse", action="store_true", help="it is server-sent events (by default its first line decides)")
+    shown = fold.add_mutually_exclusive_group()
+    shown.add_argument("--provider-view", action="store_true", help="print what a model would be shown of the message")
+    shown.add_argument("--cases", action="store_true", help="each line is a conformance case; print one answer a line")
 
 
 def _command(commands: Commands, shared: _Parser, name: str, what: str) -> _Parser:

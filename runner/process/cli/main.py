@@ -31,6 +31,7 @@ _HOMES = {
     "workers": "looking",
     "cancel": "looking",
     "explain": "explaining",
+    "fold": "fold",
 }
 """Command -> the module with its `run_<command>`."""
 

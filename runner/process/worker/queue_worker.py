@@ -38,6 +38,8 @@ POP_S = 1.0
 """How long one blocking pop lasts; a stop interrupts it."""
 EXECUTION_TTL_S = 120
 """How long RQ shows an execution that nobody refreshes."""
+SUSPENSION_S = 0.5
+"""How late `rq suspend` may be noticed."""
 RQ_BEAT_S = 10.0
 """How often RQ's own view of this worker is refreshed."""
 
@@ -54,6 +56,7 @@ class QueueWorker(BaseWorker):
         self._popper = sync_client(url, timeout_ms=settings.command_timeout_ms + int(POP_S * 1_000))
         self._popper_id = 0
         self._last_rq_beat = 0.0
+        self._suspension_seen = 0.0
         super().__init__(
             [settings.queue],
             name=name,
@@ -124,7 +127,10 @@ class QueueWorker(BaseWorker):
                 return None
 
     def check_for_suspension(self, burst: bool) -> None:
-        """As RQ's, but a lost connection is waited out."""
+        """As RQ's, but asked every SUSPENSION_S only, and a lost connection is waited out."""
+        if time.monotonic() - self._suspension_seen < SUSPENSION_S:
+            return
+        self._suspension_seen = time.monotonic()
         try:
             super().check_for_suspension(burst)
         except PASSING:

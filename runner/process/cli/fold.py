@@ -1,0 +1,126 @@
+"""`fold`: what message a stream makes, from any server that speaks the AI SDK's UI message stream.
+
+Rules of this file: it needs no server and no configuration. What a stock client would die on is said, one line each,
+and the message is printed all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from runner.core.transcript.chunk import Chunk, to_bytes
+from runner.core.transcript.event_stream import chunks_in
+from runner.core.transcript.provider_view import as_json, provider_view
+from runner.core.transcript.reducer import Effect, Fold, public
+from runner.core.transcript.stored_message import provisional_calls
+from runner.core.transcript.wire import Refusal, parse_chunk, refusal_of
+from runner.errors import InvalidInput
+from runner.process.cli.printing import remark, say
+
+_EVENTS = re.compile(rb"\s*(?:data|event|id|retry)?:")
+_REPLAY, _ROUND_TRIP = "resume-replay", "roundtrip"
+
+
+def run_fold(arguments: Namespace) -> int:
+    """Folds a stream, or cases."""
+    source = _read(arguments.file)
+    if arguments.cases:
+        return _run_cases(source)
+    fold, refused = Fold(""), 0
+    for number, chunk in enumerate(_chunks(source, as_events=arguments.sse), start=1):
+        refusal = chunk if isinstance(chunk, Refusal) else fold.apply(chunk).refusal
+        if refusal is not None:
+            refused += 1
+            remark(f"chunk {number} is refused: {refusal.why}{f' ({refusal.detail})' if refusal.detail else ''}")
+    message = fold.message()
+    shown = as_json(provider_view([message])) if arguments.provider_view else message
+    say(json.dumps(json.loads(to_bytes(shown)), indent=None if arguments.json else 2, ensure_ascii=arguments.json))
+    return 1 if refused else 0
+
+
+def folded_case(case: dict[str, Any]) -> dict[str, Any]:
+    """The answer to one case: its message, what was refused, what clients are sent, what is provisional."""
+    mode = case.get("mode") or (case.get("options") or {}).get("mode")
+    initial = case.get("initial")
+    replay = mode == _REPLAY
+    fold = Fold("", replay=replay) if initial is None else Fold.of(initial, replay=replay)
+    rejected, forward = [], []
+    for index, raw in enumerate(case["chunks"]):
+        if mode == _ROUND_TRIP and index:
+            fold = Fold.of(json.loads(to_bytes(fold.stored())))
+        effect = fold.apply(raw) if isinstance(raw, dict) else Effect((), refusal_of(raw))
+        forward.append(list(effect.forward))
+        if effect.rejected:
+            rejected.append(index)
+    stored = fold.stored()
+    return {
+        "id": case.get("id"),
+        "message": public(stored),
+        "rejected": rejected,
+        "forward": forward,
+        "provisional": provisional_calls(stored),
+    }
+
+
+def _run_cases(source: bytes) -> int:
+    sys.stdout.flush()
+    for number, line in enumerate(source.split(b"\n"), start=1):
+        if line.strip():
+            sys.stdout.buffer.write(to_bytes(folded_case(_case(line, number))) + b"\n")
+            sys.stdout.buffer.flush()
+    return 0
+
+
+def _case(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        case = json.loads(line)
+    except (ValueError, RecursionError) as why:
+        raise InvalidInput(f"line {number} is no JSON: {why}") from None
+    match case:
+        case {"chunks": list(), **rest} if isinstance(rest.get("initial"), (dict, type(None))):
+            return dict(case)
+        case _:
+            raise InvalidInput(f"line {number} is no case: it needs `chunks`, a list, and `initial`, a message or null")
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as why:
+        raise InvalidInput(f"{name} cannot be read: {why.strerror or why}") from None
+
+
+def _chunks(source: bytes, *, as_events: bool) -> Iterable[Chunk | Refusal]:
+    """The chunks of an event stream, or of lines of JSON."""
+    if as_events or _EVENTS.match(source.removeprefix(b"\xef\xbb\xbf")):
+        return chunks_in([source])
+    return _chunks_of_lines(source)
+
+
+def _chunks_of_lines(source: bytes) -> Iterator[Chunk | Refusal]:
+    """A line holds a chunk, a list of chunks, or what `runner tail --json` prints."""
+    for line in source.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            yield parse_chunk(line)
+            continue
+        match value:
+            case {"terminal": _} if "type" not in value:
+                continue
+            case {"chunk": chunk} if "type" not in value:
+                yield parse_chunk(json.dumps(chunk))
+            case list():
+                yield from (parse_chunk(json.dumps(item)) for item in value)
+            case _:
+                yield parse_chunk(line)
