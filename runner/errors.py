@@ -52,6 +52,14 @@ class RunNotFound(RunnerError):
         super().__init__(f"no run {run_id}: the id is wrong, or it ended longer ago than RUNNER_RETENTION_MS")
 
 
+class RecordUnreadable(RunnerError):
+    """A run's record is there, but is not what any version of this library writes."""
+
+    def __init__(self, run_id: str, why: str) -> None:
+        self.run_id, self.why = run_id, why
+        super().__init__(f"the record of run {run_id} cannot be read ({why}); something else writes to its keys")
+
+
 class InvalidCursor(UsageError):
     """A cursor is a seq: a whole number from 0 up to the last seq of the run."""
 

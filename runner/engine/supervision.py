@@ -26,6 +26,7 @@ from runner.core.recovery.evaluate import (
 from runner.dispatch import Ticket
 from runner.engine.runtime import Links
 from runner.engine.terminal import end_from_outside
+from runner.errors import RecordUnreadable
 from runner.store import calls, reads
 from runner.store.answers import Code, Due
 from runner.store.call import Call
@@ -35,6 +36,8 @@ from runner.telemetry import log
 
 _log = log("supervision")
 
+UNREADABLE_MS = 60_000
+"""How long a run whose record cannot be read is left alone before it is reported again."""
 READ_AT_ONCE = 500
 """Records read in one trip."""
 
@@ -88,8 +91,12 @@ async def sweep(links: Links) -> Swept:
 
 
 async def _judge(links: Links, taken: Sequence[tuple[RunKeys, Due]], plan: _Plan) -> None:
-    records = await links.store.run_many([reads.read_run(run) for run, _ in taken])
+    records = await links.store.run_many([reads.look_at_run(run) for run, _ in taken])
     for (run, due), record in zip(taken, records, strict=True):
+        if isinstance(record, RecordUnreadable):
+            _log.error("record.unreadable", run_id=run.run_id, why=record.why)
+            plan.later.append(calls.reschedule(run, due.now_ms + UNREADABLE_MS))
+            continue
         facts = None if record is None else record.facts()
         deadlines = links.deadlines(due.fresh_from_ms)
         verdict = Forget() if facts is None else evaluate(facts, due.now_ms, deadlines)

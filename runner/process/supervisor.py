@@ -7,6 +7,7 @@ supervisors as one likes may run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -73,7 +74,8 @@ class Supervisor:
                     await stop.wait()
             except TimeoutError:
                 continue
-        await self._links.store.run(calls.forget_process(self._links.keys.supervisors, self._facts.id))
+        with contextlib.suppress(RunnerError):
+            await self._links.store.run(calls.forget_process(self._links.keys.supervisors, self._facts.id))
 
     async def _once(self) -> None:
         await sweep(self._links)

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from runner.core.transcript.chunk import decode_batch
+from runner.errors import RecordUnreadable
 from runner.store.answers import Entry, pairs
 from runner.store.call import Call
 from runner.store.keys import Keys, RunKeys
@@ -33,6 +34,18 @@ def read_processes(key: str) -> Call[list[ProcessFacts]]:
         )
 
     return Call("HGETALL", parse, (), (key,), is_act=False)
+
+
+def look_at_run(run: RunKeys) -> Call[RunRecord | RecordUnreadable | None]:
+    """As `read_run`, with an unreadable record as a value: one of them must not hide the others of a trip."""
+
+    def parse(raw: Any) -> RunRecord | RecordUnreadable | None:
+        try:
+            return read_record(run.run_id, pairs(raw))
+        except RecordUnreadable as why:
+            return why
+
+    return Call("HGETALL", parse, (), (run.run,), is_act=False)
 
 
 def read_run(run: RunKeys) -> Call[RunRecord | None]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runner.core.recovery.budgets import Budgets
 from runner.core.recovery.evaluate import Incident, RunFacts
 from runner.core.run import State
 from runner.core.transcript.chunk import to_bytes
+from runner.errors import RecordUnreadable
 
 VERSION = 1
 
@@ -78,16 +79,25 @@ class RunRecord(BaseModel):
             dispatch_pending=self.dispatch == "pending",
             lost_cause=self.lost_cause,
             incident=Incident(self.attempt, self.attempt_progress, self.strikes, self.lost_at),
-            budgets=Budgets.model_validate_json(self.budgets),
+            budgets=self.limits(),
         )
+
+    def limits(self) -> Budgets:
+        """The budgets that the run was submitted with."""
+        return Budgets.model_validate_json(self.budgets)
 
 
 def read_record(run_id: str, fields: dict[bytes, bytes]) -> RunRecord | None:
-    """The record that a hash holds; None for an empty hash."""
+    """The record that a hash holds; None for an empty hash. Raises RecordUnreadable."""
     if not fields:
         return None
-    values = {key.decode(): value.decode("utf-8", "replace") for key, value in fields.items()}
-    return RunRecord.model_validate({**values, "run_id": run_id})
+    values = {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in fields.items()}
+    try:
+        record = RunRecord.model_validate({**values, "run_id": run_id})
+        record.limits()
+    except ValidationError as why:
+        raise RecordUnreadable(run_id, f"{why.error_count()} fields: {why.errors()[0]['loc']}") from None
+    return record
 
 
 def incident_fields(incident: Incident) -> tuple[str | int, ...]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from benchmarks import append, density, first_chunk, recover, sweep, tail, turns, zombie
+from benchmarks import append, density, first_chunk, fold, recover, sweep, tail, turns, zombie
 from benchmarks.measure import Metrics, say
 from runner.telemetry import set_up_logging
 
@@ -45,6 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "recover": recover,
     "sweep": sweep,
     "zombie": zombie,
+    "fold": fold,
 }
 
 

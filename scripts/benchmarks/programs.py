@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from benchmarks.measure import environment
+from runner.process.lifeline import end_with_parent
 from runner.process.supervisor import run_supervisor
-from runner.process.worker.isolated import die_with_parent
 from runner.process.worker.pool import run_pool
 from runner.settings import load_settings
 from runner.telemetry import set_up_logging
@@ -95,7 +95,7 @@ def started(url: str, *words: str | int, **settings: str | int) -> Iterator[Prog
 
 def main() -> int:
     """Becomes the program that the command line names."""
-    die_with_parent()
+    end_with_parent(os.getppid())
     set_up_logging(os.environ.get("BENCH_LOG", "CRITICAL"))
     match sys.argv[1:]:
         case ["pool", processes]:

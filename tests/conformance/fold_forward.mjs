@@ -23,8 +23,8 @@ async function taken(texts) {
   return results;
 }
 
-// What is passed to `readUIMessageStream` cannot ask for the reset of a resumed replay. Its outcome can: nothing but the
-// id is left of what was there before the first start.
+// `readUIMessageStream` cannot be asked for the reset of a resumed replay, so its outcome is set up: nothing but the id
+// is left of what was there before the first start.
 function asResumed(chunks, initial) {
   const first = chunks.findIndex((chunk) => chunk?.type === "start");
   const empty = { id: initial?.id ?? "", role: "assistant", parts: [] };

@@ -57,7 +57,7 @@ ANSWER_DROPPED = {"fuzz-010": "the stream drops a call that was answered: the an
 @pytest.mark.parametrize("path", STREAMS, ids=[path.stem for path in STREAMS])
 def test_a_stream_replayed_onto_any_part_of_itself_is_the_stream(path: Path) -> None:
     """BP-32; then repaired and shown to a model: I6."""
-    for case in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+    for case in map(json.loads, path.read_bytes().splitlines()):
         fold = Fold("") if case["initial"] is None else Fold.of(case["initial"])
         snapshots = []
         for chunk in case["chunks"]:

@@ -35,7 +35,7 @@ PASSED_BY = "The tool call was approved but did not run before the next turn sta
 
 
 def vectors(name: str) -> list[Any]:
-    lines = (VECTORS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (VECTORS / f"{name}.jsonl").read_bytes().splitlines()
     return [pytest.param(vector, id=vector["id"]) for vector in map(json.loads, lines)]
 
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.transcript.chunk import Chunk, decode_batch, encode, join
-from runner.core.transcript.reducer import Fold, fold_all
+from runner.core.transcript.reducer import Fold, fold_all, public, reduce
+from runner.core.transcript.stored_message import MARK, NOTES
+from tests.conformance.streams import chunks as any_chunk
 
 IDS = ("a", "b", "__proto__")
 letters = st.text(st.sampled_from(["x", "é", "😀", "\ud83d", "\ude00", "\n", '"']), max_size=6)
@@ -52,7 +54,8 @@ hostile: st.SearchStrategy[Chunk] = st.dictionaries(
     anything | st.sampled_from([*KINDS, *IDS]),
     max_size=6,
 )
-streams = st.lists(st.one_of(well_formed, hostile), max_size=25)
+streams = st.lists(st.one_of(well_formed, hostile, any_chunk, any_chunk), max_size=25)
+DELTAS = {"text-delta": "delta", "reasoning-delta": "delta", "tool-input-delta": "inputTextDelta"}
 
 
 def through_json(value: Any) -> Any:
@@ -63,13 +66,24 @@ def through_json(value: Any) -> Any:
 def test_splitting_a_delta_changes_nothing(stream: list[Chunk], data: st.DataObject) -> None:
     split: list[Chunk] = []
     for item in stream:
-        delta = item.get("delta")
-        if item.get("type") in ("text-delta", "reasoning-delta") and isinstance(delta, str) and delta:
+        kind = item.get("type")
+        name = DELTAS.get(kind, "") if isinstance(kind, str) else ""
+        if isinstance(delta := item.get(name), str) and delta:
             at = data.draw(st.integers(0, len(delta)))
-            split += [{**item, "delta": delta[:at]}, {**item, "delta": delta[at:]}]
+            split += [{**item, name: delta[:at]}, {**item, name: delta[at:]}]
         else:
             split.append(item)
-    assert fold_all("m", split).message() == fold_all("m", stream).message()
+    one, other = fold_all("m", split), fold_all("m", stream)
+    assert without_raw(one.message()) == without_raw(other.message())
+    assert one.has_news() == other.has_news()
+
+
+def without_raw(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without what stock clients show of a dynamic call from its second delta on."""
+    for part in message["parts"]:
+        if part.get("type") == "dynamic-tool":
+            part.pop("rawInput", None)
+    return message
 
 
 @given(st.text(max_size=20), st.data())
@@ -140,6 +154,90 @@ def test_text_is_that_of_the_message(stream: list[Chunk]) -> None:
     fold = fold_all("m", stream)
     assert fold.text() == "".join(part["text"] for part in fold.message()["parts"] if part["type"] == "text")
     assert fold.text().endswith(fold.step_text())
+
+
+@given(streams)
+def test_reduce_is_the_fold_in_single_steps(stream: list[Chunk]) -> None:
+    fold, message = Fold("m"), {"id": "m", "role": "assistant", "parts": list[Any]()}
+    for item in stream:
+        before = encode(message)
+        effect = fold.apply(item)
+        reduction = reduce(message, item)
+        assert encode(message) == before
+        assert (reduction.forward, reduction.rejected) == (effect.forward, effect.rejected)
+        message = through_json(reduction.message)
+    assert through_json(public(message)) == through_json(fold.message())
+    assert through_json(Fold.of(message).message()) == through_json(fold.message())
+
+
+@given(streams)
+def test_what_is_refused_changes_nothing_and_is_sent_to_nobody(stream: list[Chunk]) -> None:
+    fold = Fold("m")
+    for item in stream:
+        before = fold.dump()
+        effect = fold.apply(item)
+        if not effect.forward:
+            assert effect.rejected or item["type"].startswith("tool-")
+        if effect.rejected:
+            assert effect.forward == ()
+            assert fold.dump() == before
+
+
+RESULTS = ("state", "output", "errorText", "approval")
+
+
+@given(streams)
+def test_a_settled_call_never_changes_its_result(stream: list[Chunk]) -> None:
+    """I4, and I15: an answered approval is never asked again."""
+    fold, settled = Fold("m"), dict[int, Any]()
+    for item in stream:
+        if item.get("type") in ("start", "reset-step"):
+            settled = {}  # parts may go
+        fold.apply(item)
+        parts = fold.message()["parts"]
+        for index, result in settled.items():
+            assert {name: parts[index].get(name) for name in RESULTS} == result
+        settled = {
+            index: {name: part.get(name) for name in RESULTS}
+            for index, part in enumerate(parts)
+            if part.get("state") in ("output-error", "output-denied")
+            or (part.get("state") == "output-available" and part.get("preliminary") is not True)
+        }
+
+
+odd_parts = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "tool-t", "dynamic-tool", "step-start", "data-x"]) | anything},
+    optional={
+        **dict.fromkeys(("id", "toolCallId"), ids | st.sampled_from(["c1", "c2"]) | anything),
+        **dict.fromkeys(("text", "input", "rawInput", "output", "toolName", "preliminary", MARK, "approval"), anything),
+        "state": st.sampled_from(["input-streaming", "approval-requested", "output-available"]) | anything,
+    },
+)
+odd_notes = st.fixed_dictionaries(
+    {},
+    optional={
+        "open": st.dictionaries(
+            st.sampled_from(["text", "reasoning"]), anything | st.just({"1": 0, "2": 0}), max_size=2
+        ),
+        "calls": anything | st.just({"c1": {"text": "[", "toolName": "t"}, "c2": {"text": 5}}),
+    },
+)
+odd_messages = st.fixed_dictionaries(
+    {"parts": st.lists(odd_parts | anything, max_size=4) | anything},
+    optional={
+        "id": anything,
+        "role": st.just("assistant") | anything,
+        "metadata": anything,
+        NOTES: odd_notes | anything,
+    },
+)
+
+
+@given(odd_messages, st.lists(any_chunk | anything, max_size=8))
+def test_no_stored_message_and_no_chunk_is_too_odd(message: dict[str, Any], stream: list[Any]) -> None:
+    for item in stream:
+        message = through_json(reduce(message, item).message)
+    assert encode(public(message))
 
 
 @given(streams)

@@ -239,6 +239,13 @@ def test_of_two_open_records_the_furthest_stays() -> None:
     assert result.messages[0]["parts"] == [asked]
 
 
+def test_calls_that_a_hook_made_the_same_are_one() -> None:
+    two = answer(call("input-available"), call("input-available", input={"a": 2}))
+    once = repair([two], lambda part: {**part, "state": "output-available", "output": part["input"], "input": {}})
+    assert once.messages[0]["parts"] == [call("output-available", output={"a": 1}, input={})]
+    assert repair(once.messages).messages is once.messages
+
+
 def test_a_call_that_is_issued_again_is_left_in_the_last_step_only() -> None:
     step, open_ = {"type": "step-start"}, call("input-available")
     result = repair([answer(open_), USER, answer(open_, step, open_)], leave={"c1"})

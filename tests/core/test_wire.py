@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runner.core.transcript.chunk import MAX_DEPTH, Chunk, encode, to_bytes
 from runner.core.transcript.chunk_models import TextDelta, ToolInputStart, UnknownChunk, read_chunk
 from runner.core.transcript.event_stream import chunks_in, events_in
-from runner.core.transcript.part_models import DynamicToolPart, ToolPart, UnknownPart, read_part
+from runner.core.transcript.part_models import Approval, DynamicToolPart, ToolPart, UnknownPart, read_part
 from runner.core.transcript.wire import Refusal, Why, parse_chunk, refusal_of
 
 _SOURCE = {"type": "source", "sourceType": "url", "id": "i", "url": "u"}
@@ -190,6 +190,8 @@ def test_parts_have_views() -> None:
     assert encode(view.as_json()) == encode(stored)
     dynamic = read_part({"type": "dynamic-tool", "toolName": "t", "toolCallId": "c", "state": "output-denied"})
     assert isinstance(dynamic, DynamicToolPart)
+    made = ToolPart(type="tool-t", tool_call_id="c", state="approval-requested", approval=Approval(id="p"))
+    assert made.as_json() == {**stored, "approval": {"id": "p"}}
 
 
 @pytest.mark.parametrize("part", [{}, {"type": 5}, {"type": "text", "text": 5}, {"type": "of-later"}])

@@ -76,6 +76,21 @@ def test_a_hand_over_waits_for_the_boundary_and_all_else_stops_the_work() -> Non
     in_world(program)
 
 
+def test_an_agent_that_swallows_its_stop_in_a_loop_lets_others_run() -> None:
+    async def program(world: World) -> None:
+        turn, others = hosted_turn(world), asyncio.Event()
+        turn.stop(Interrupt.HAND_OVER)
+        asyncio.get_running_loop().call_soon(others.set)
+        swallowed = 0
+        while not others.is_set() and swallowed < 100:
+            with pytest.raises(asyncio.CancelledError):
+                await turn.at_boundary()
+            swallowed += 1
+        assert others.is_set()
+
+    in_world(program)
+
+
 def test_what_was_told_to_stop_before_it_began_does_not_begin() -> None:
     async def program(world: World) -> None:
         turn = hosted_turn(world)

@@ -83,7 +83,9 @@ def test_attempts_without_new_content_are_bounded(agent: str, runs: int) -> None
     async def program(world: World) -> None:
         run_id = await world.submit(agent, message="a story", budgets={**OFF, "attempts": 3})
         await world.settle(run_id, rounds=200)
-        sealed(await check_ended(world, run_id), Reason.ATTEMPTS)
+        record = await check_ended(world, run_id)
+        sealed(record, Reason.ATTEMPTS)
+        assert record.strikes == 0, "a provider that breaks off is no lost worker"
         assert executions(world, run_id) == runs
 
     in_world(program)
@@ -111,6 +113,31 @@ def test_a_silent_run_is_given_up_after_one_window_and_its_worker_stops() -> Non
         sealed(record, Reason.NO_PROGRESS)
         assert 3_000 < record.ended_at - since <= 3_000 + 2 * STEP_MS
         assert executions(world, run_id) == 1
+
+    in_world(program)
+
+
+def test_a_new_attempt_gets_no_new_window() -> None:
+    """I10: its worker dies every second, and every attempt is as silent as the one before."""
+
+    async def program(world: World) -> None:
+        run_id, worker, working = await silent_run(world, no_progress_ms=3_000)
+        since = world.record(run_id).progress_at
+        for lost in range(1, 7):
+            if world.ended(run_id):
+                break
+            until_ms = since + lost * 1_000
+            await world.watch(lambda: world.now_ms >= until_ms or world.ended(run_id))  # noqa: B023 - called at once
+            worker.line.die()
+            await working
+            await world.watch(lambda: world.record(run_id).state is not State.RUNNING)
+            worker = world.worker()
+            working = asyncio.create_task(world.work_off(worker))
+        await working
+        record = await check_ended(world, run_id)
+        sealed(record, Reason.NO_PROGRESS)
+        assert record.ended_at - since <= 6_000, "three seconds of silence, and the waits in the queue between"
+        assert 1 < executions(world, run_id) <= 4
 
     in_world(program)
 

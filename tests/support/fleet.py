@@ -43,9 +43,9 @@ SHORT_LEASE: dict[str, Any] = {"lease_ms": 1_500, "beat_ms": 300}
 """For tests that must wait for the end of a lease."""
 
 _START = """
-import sys
-from runner.process.worker.isolated import die_with_parent
-die_with_parent()
+import os, sys
+from runner.process.lifeline import end_with_parent
+end_with_parent(os.getppid())
 from runner.settings import load_settings
 from runner.telemetry import set_up_logging
 set_up_logging(as_json=True)

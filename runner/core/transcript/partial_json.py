@@ -88,9 +88,10 @@ def has_forbidden_key(value: Any) -> bool:
             maker = node.get("constructor")
             if isinstance(maker, dict) and "prototype" in maker:
                 return True
-            left.extend(item for item in node.values() if isinstance(item, (dict, list)))
-        elif isinstance(node, list):
-            left.extend(item for item in node if isinstance(item, (dict, list)))
+            node = node.values()
+        elif not isinstance(node, list):
+            continue
+        left.extend(item for item in node if isinstance(item, (dict, list)))
     return False
 
 

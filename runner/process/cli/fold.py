@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.core.transcript.chunk import Chunk, to_bytes
+from runner.core.transcript.chunk import MAX_DEPTH, Chunk, is_deeper, to_bytes
 from runner.core.transcript.event_stream import chunks_in
 from runner.core.transcript.provider_view import as_json, provider_view
 from runner.core.transcript.reducer import Effect, Fold, public
@@ -82,11 +82,11 @@ def _case(line: bytes, number: int) -> dict[str, Any]:
         case = json.loads(line)
     except (ValueError, RecursionError) as why:
         raise InvalidInput(f"line {number} is no JSON: {why}") from None
-    match case:
-        case {"chunks": list(), **rest} if isinstance(rest.get("initial"), (dict, type(None))):
-            return dict(case)
-        case _:
-            raise InvalidInput(f"line {number} is no case: it needs `chunks`, a list, and `initial`, a message or null")
+    if not isinstance(case, dict) or not isinstance(case.get("chunks"), list):
+        raise InvalidInput(f"line {number} is no case: it needs `chunks`, a list")
+    if not isinstance(case.get("initial"), (dict, type(None))) or is_deeper(case, 2 * MAX_DEPTH):
+        raise InvalidInput(f"line {number}: `initial` must be a message or null, and no value of endless depth")
+    return case
 
 
 def _read(name: str) -> bytes:

@@ -28,18 +28,18 @@ class Heart:
     """Beats every `beat_ms` from its own thread, over a store of its own, until it is stopped."""
 
     def __init__(
-        self, settings: Settings, store: SyncExecutor, hosted: Hosted, loop: asyncio.AbstractEventLoop, process_id: str
+        self,
+        settings: Settings,
+        store: SyncExecutor,
+        hosted: Hosted,
+        loop: asyncio.AbstractEventLoop,
+        facts: ProcessFacts | None,
     ) -> None:
+        """With `facts` the process is listed among the workers and its loop is watched; without, its parent is the
+        one to list, and a turn may burn the CPU for as long as it likes: only its silence is judged."""
         self._settings, self._store, self._hosted, self._loop = settings, store, hosted, loop
         self._key = Keys(settings.key_prefix).workers
-        self._facts = ProcessFacts(
-            id=process_id,
-            pid=os.getpid(),
-            parent_pid=os.getppid(),
-            host=socket.gethostname(),
-            capacity=settings.concurrency,
-            queue=settings.queue,
-        )
+        self._facts = facts
         self._stop = threading.Event()
         self._loop_seen_ms = monotonic_ms()
         self._asked = False
@@ -74,9 +74,10 @@ class Heart:
         self._say_goodbye()
 
     def _beat(self) -> None:
-        now = {"running": len(self._hosted), "missed_beats": self.missed}
-        self._store.run(calls.process_beat(self._key, self._facts.model_copy(update=now)))
-        self.stuck = self._loop_is_stuck()
+        if self._facts is not None:
+            now = {"running": len(self._hosted), "missed_beats": self.missed}
+            self._store.run(calls.process_beat(self._key, self._facts.model_copy(update=now)))
+            self.stuck = self._loop_is_stuck()
         if self.stuck:
             self.missed += 1
             _log.error("heart.loop-stuck", limit_ms=self._settings.loop_lag_limit_ms, turns=len(self._hosted))
@@ -96,7 +97,21 @@ class Heart:
         self._asked = False
 
     def _say_goodbye(self) -> None:
+        if self._facts is None:
+            return
         try:
             self._store.run(calls.forget_process(self._key, self._facts.id))
         except RunnerError as why:
             _log.warning("heart.no-goodbye", why=str(why))
+
+
+def facts_of_this_process(settings: Settings, process_id: str) -> ProcessFacts:
+    """What a worker process is listed with."""
+    return ProcessFacts(
+        id=process_id,
+        pid=os.getpid(),
+        parent_pid=os.getppid(),
+        host=socket.gethostname(),
+        capacity=settings.concurrency,
+        queue=settings.queue,
+    )

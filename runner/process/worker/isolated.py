@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any, NoReturn
 
@@ -21,7 +21,8 @@ from rq.job import Job
 from runner.agent import Agents
 from runner.bootstrap import close_runtime, install, make_runtime, make_sync_store, server_url
 from runner.errors import RunnerError
-from runner.process.worker.heart import Heart
+from runner.process.lifeline import end_with_parent
+from runner.process.worker.heart import Heart, facts_of_this_process
 from runner.process.worker.queue_worker import QueueWorker, check_job
 from runner.settings import Settings
 from runner.store import calls
@@ -31,7 +32,6 @@ from runner.telemetry import log
 
 _log = log("isolated")
 
-_PR_SET_PDEATHSIG = 1
 WAIT_SLICE_S = 0.05
 
 
@@ -43,6 +43,9 @@ class IsolatedWorker(QueueWorker):
     def __init__(self, settings: Settings, agents: Agents, process_id: str) -> None:
         self._agents = agents
         self._horse = 0
+        self._facts = facts_of_this_process(settings.model_copy(update={"concurrency": 1}), process_id)
+        self._listing = make_sync_store(settings, retries=0)
+        self._listed_s = 0.0
         super().__init__(settings, settings.broker_url or server_url(settings), process_id)
 
     def has_slot(self, wait_s: float) -> bool:  # noqa: ARG002 - the shape of the shared method
@@ -75,6 +78,16 @@ class IsolatedWorker(QueueWorker):
             self._end_lease(run_id, f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
         self.finish_in_rq(job, execution, failed=failed)
 
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Also lists the worker among those that live, whether it has a turn or not."""
+        super().heartbeat(timeout, pipeline)
+        if pipeline is not None or time.monotonic() - self._listed_s < self.settings.beat_ms / 1_000:
+            return
+        self._listed_s = time.monotonic()
+        facts = self._facts.model_copy(update={"running": int(not self.is_idle())})
+        with contextlib.suppress(RunnerError):
+            self._listing.run(calls.process_beat(Keys(self.settings.key_prefix).workers, facts))
+
     def cancel_run(self, run_id: str) -> None:
         """Cancels durably; the horse hears of it at its next append or heartbeat."""
         store = make_sync_store(self.settings, retries=self.settings.command_retries)
@@ -90,9 +103,12 @@ class IsolatedWorker(QueueWorker):
         """A second signal changes nothing: the hand-over is already bounded."""
 
     def teardown(self) -> None:
-        """Leaves RQ."""
+        """Leaves RQ and the list of those that live."""
         with contextlib.suppress(*LOST):
             super().teardown()  # type: ignore[no-untyped-call]
+        with contextlib.suppress(RunnerError):
+            self._listing.run(calls.forget_process(Keys(self.settings.key_prefix).workers, self.name))
+        self._listing.close()
 
     def _pass_on_stop(self) -> None:
         if self._horse > 0:
@@ -112,7 +128,6 @@ class IsolatedWorker(QueueWorker):
         keys = Keys(self.settings.key_prefix)
         try:
             store.run(calls.expire_lease(keys.of_run(run_id), owner=self.name, cause=cause))
-            store.run(calls.forget_process(keys.workers, self.name))
             _log.warning("isolated.turn-lost", run_id=run_id, cause=cause)
         except RunnerError as why:
             _log.warning("isolated.lease-left-to-run-out", run_id=run_id[:80], why=str(why))
@@ -123,7 +138,7 @@ class IsolatedWorker(QueueWorker):
         """Runs one turn and exits. What an agent left running is not waited for: it could go on for ever."""
         code = 1
         try:
-            die_with_parent()
+            end_with_parent(self._facts.pid)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             asyncio.new_event_loop().run_until_complete(self._one_turn(run_id, epoch))
             code = 0
@@ -140,7 +155,7 @@ class IsolatedWorker(QueueWorker):
         runtime = make_runtime(settings, self._agents, self.name)
         runtime.requeue.may_enqueue.set()
         install(runtime)
-        heart = Heart(settings, make_sync_store(settings), runtime.hosted, loop, self.name)
+        heart = Heart(settings, make_sync_store(settings), runtime.hosted, loop, None)
         heart.start()
         turn = loop.create_task(_entry_point(run_id, epoch))
 
@@ -166,12 +181,3 @@ async def _entry_point(run_id: str, epoch: int) -> None:
     from runner.dispatch import EXECUTE
 
     await import_attribute(EXECUTE)(run_id, epoch)
-
-
-def die_with_parent() -> None:
-    """Makes the kernel kill this process when its parent dies (Linux; elsewhere the lease decides)."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

@@ -21,7 +21,7 @@ from runner.bootstrap import close_runtime, install, make_runtime, make_sync_sto
 from runner.engine import inspection
 from runner.engine.runtime import Runtime
 from runner.errors import RunnerError
-from runner.process.worker.heart import Heart
+from runner.process.worker.heart import Heart, facts_of_this_process
 from runner.process.worker.queue_worker import QueueWorker, check_job
 from runner.settings import Settings
 from runner.store.connection import LOST
@@ -72,7 +72,8 @@ class TurnWorker(QueueWorker):
         install(self.runtime)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._beats = make_sync_store(settings)
-        self._heart = Heart(settings, self._beats, self.runtime.hosted, self._turns.loop, process_id)
+        facts = facts_of_this_process(settings, process_id)
+        self._heart = Heart(settings, self._beats, self.runtime.hosted, self._turns.loop, facts)
         self._left_queue = threading.Event()
         self._draining: asyncio.Task[None] | None = None
         super().__init__(settings, settings.broker_url or server_url(settings), process_id)
