@@ -12,7 +12,7 @@ import pytest
 
 from runner.client import Runner
 from tests.support.fleet import Fleet, Program, Reading, detail, play, start
-from tests.support.waiting import until
+from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.e2e
 
@@ -30,10 +30,16 @@ async def under_way(fleet: Fleet, runner: Runner) -> tuple[Program, Reading, psu
     return pool, reading, worker, horse
 
 
+async def listed(runner: Runner, pid: int, *, running: int) -> bool:
+    """Whether the worker process is listed with that many turns."""
+    return any(facts.pid == pid and facts.running == running for facts in await runner.workers())
+
+
 def test_a_turn_runs_in_a_process_of_its_own() -> None:
     async def story(fleet: Fleet, runner: Runner) -> None:
-        _, reading, worker, horse = await under_way(fleet, runner)
-        assert [(facts.pid, facts.parent_pid) for facts in fleet.workers()] == [(horse.pid, worker.pid)]
+        pool, reading, worker, horse = await under_way(fleet, runner)
+        await until_async(lambda: listed(runner, worker.pid, running=1), what="the busy worker in the list")
+        assert [(facts.pid, facts.parent_pid) for facts in fleet.workers()] == [(worker.pid, pool.pid)]
         record = await reading.counted(120)
         assert record.attempts == 1
         await asyncio.to_thread(horse.wait, 10)
