@@ -42,8 +42,13 @@ class TurnContext(Protocol):
     """The JSON value that was submitted."""
     message: str | None
     """The user's text, when one was submitted."""
-    stashed: Any
-    """What the last attempt stashed; None when nothing was."""
+    messages: list[Message]
+    """The UI messages before the answer, oldest first. A model agent's are repaired and end with the user's text."""
+
+    @property
+    def stashed(self) -> Any:
+        """What was stashed last, by this attempt or an earlier one; None when nothing was."""
+        ...
 
     @property
     def text(self) -> str:
@@ -93,6 +98,10 @@ class Agent:
     def make_model(self) -> Model | str:
         """The model of this agent; override it when building one needs code."""
         return self.model
+
+    async def before_turn(self, ctx: TurnContext) -> None:
+        """Called in each attempt before the model is asked, with the repaired history in `ctx.messages`. What raises
+        here fails the turn."""
 
     def repair_interrupted_tool_part(self, part: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002 - for authors
         """What to store in place of a tool call that was interrupted before it had a result.

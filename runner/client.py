@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from runner.agent import Agents
 from runner.bootstrap import close_links, make_links
 from runner.core.run import ENDED
+from runner.core.turn.round import Message
 from runner.engine import inspection, submit
 from runner.engine.inspection import Cancelled, RunView
 from runner.engine.runtime import Links
@@ -67,17 +68,19 @@ class Runner:
         message: str | None = None,
         *,
         input: Any = None,  # noqa: A002 - the field's standard word
+        messages: list[Message] | None = None,
         thread: str | None = None,
         idempotency_key: str | None = None,
         budgets: dict[str, Any] | None = None,
     ) -> Submitted:
-        """Submits a turn. With a key, the same key and payload give the same run for RUNNER_IDEMPOTENCY_MS.
+        """Submits a turn; `messages` is the conversation before it, as UI messages. With a key, the same key and
+        payload give the same run for RUNNER_IDEMPOTENCY_MS.
 
         Raises UnknownAgent (when this runner knows the agents), InvalidInput, TooLarge or IdempotencyConflict.
         """
         if self._agents is not None:
             self._agents.get(agent)
-        submission = Submission(agent, message, input, thread, idempotency_key, budgets)
+        submission = Submission(agent, message, input, messages, thread, idempotency_key, budgets)
         return await submit.submit(self.links, submission)
 
     async def get(self, run_id: str) -> RunView:

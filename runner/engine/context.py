@@ -12,8 +12,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from pydantic_core import PydanticSerializationError, to_json
-
 from runner.core.progress import is_credited, is_milestone
 from runner.core.transcript import chunk as chunks
 from runner.core.transcript.chunk import Chunk
@@ -21,7 +19,7 @@ from runner.core.transcript.reducer import Fold, Message
 from runner.engine.hosting import HostedTurn
 from runner.engine.runtime import Runtime
 from runner.engine.writer import RunWriter
-from runner.errors import AttemptLost, InvalidInput, TooLarge
+from runner.errors import AttemptLost, InvalidInput, StreamGap, TooLarge
 from runner.store import calls
 from runner.store.answers import Code
 from runner.store.records import RunRecord, Snapshot
@@ -30,6 +28,7 @@ T = TypeVar("T")
 
 STASH = "stash"
 _STEP = "step:"
+_HISTORY = "history"
 
 
 class Context:
@@ -42,6 +41,7 @@ class Context:
         self.run_id, self.attempt = record.run_id, record.attempts
         self.input: Any = request.get("input")
         self.message: str | None = request.get("message")
+        self.messages: list[Message] = request.get("messages") or []
         self.fold = fold
         self.writer = RunWriter(runtime.pipe, turn.run, turn.epoch, record.seq, turn.refused)
         self._runtime, self._turn, self._ledger = runtime, turn, ledger
@@ -104,6 +104,15 @@ class Context:
         """Keeps one JSON value for the next attempt; the last one wins."""
         self._ledger[STASH] = await self._remember(STASH, self._as_json("stash", value), "last")
 
+    def recalled_history(self) -> list[Message] | None:
+        """The repaired history that an earlier attempt stored; None when none did."""
+        return json.loads(self._ledger[_HISTORY]) if _HISTORY in self._ledger else None
+
+    async def store_history(self, messages: list[Message]) -> None:
+        """Keeps the repaired history for this run."""
+        encoded = _to_json("history", messages, self._runtime.settings.input_bytes, "RUNNER_INPUT_BYTES")
+        self._ledger[_HISTORY] = await self._remember(_HISTORY, encoded, "last")
+
     async def flush(self) -> None:
         """Returns when everything emitted so far is durable."""
         await self.writer.flush()
@@ -113,13 +122,16 @@ class Context:
         self._text_id = None
         await self._append(chunks.reset_step())
 
-    async def end_step(self) -> None:
-        """Closes the step, makes it durable, and stores the message so far."""
+    async def end_step(self, finish_reason: str) -> None:
+        """Closes the step, makes it durable, and stores the message so far and why the model stopped."""
         await self.close_parts()
         await self._append(chunks.finish_step())
         await self.flush()
+        self.fold.finish_reason = finish_reason
         snapshot = Snapshot(seq=self.writer.last_seq, fold=self.fold.dump())
         code = await self._runtime.store.run(calls.save_snapshot(self._turn.run, self.epoch, snapshot))
+        if code is Code.GAP:
+            raise StreamGap(self.run_id, snapshot.seq, 0)
         self._turn.answered(code)
         await self._turn.at_boundary()
 
@@ -145,14 +157,7 @@ class Context:
         return seq
 
     def _as_json(self, what: str, value: Any) -> bytes:
-        try:
-            encoded = to_json(value)
-        except PydanticSerializationError as why:
-            raise InvalidInput(f"the {what} is no JSON: {why}") from None
-        limit = self._runtime.settings.memo_bytes
-        if len(encoded) > limit:
-            raise TooLarge(f"the {what}", len(encoded), limit, "RUNNER_MEMO_BYTES")
-        return encoded
+        return _to_json(what, value, self._runtime.settings.memo_bytes, "RUNNER_MEMO_BYTES")
 
     async def _remember(self, field: str, value: bytes, keep: str) -> bytes:
         code, stored = await self._runtime.store.run(
@@ -162,6 +167,16 @@ class Context:
         if code is not Code.OK:
             raise AttemptLost(self.run_id, self.epoch, code.name.lower())
         return stored
+
+
+def _to_json(what: str, value: Any, limit: int, option: str) -> bytes:
+    try:
+        encoded = chunks.to_bytes(value)
+    except ValueError as why:
+        raise InvalidInput(f"the {what} is no JSON: {why}") from None
+    if len(encoded) > limit:
+        raise TooLarge(f"the {what}", len(encoded), limit, option)
+    return encoded
 
 
 def _as_stored(chunk: Chunk, encoded: bytes) -> Chunk:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from runner.agent import Agent, Model
-from runner.core.turn.round import Message, RoundEnd, RoundRequest
+from runner.core.turn.round import RoundEnd, RoundRequest
+from runner.engine import history
 from runner.engine.context import Context
 from runner.errors import MissingExtra, ModelInterrupted
 
@@ -17,19 +18,21 @@ from runner.errors import MissingExtra, ModelInterrupted
 async def answer(agent: Agent, ctx: Context) -> str:
     """Runs the rounds of a model agent; returns the finish reason. Raises a ModelError."""
     if ctx.fold.finished_steps:
-        return "stop"
+        return ctx.fold.finish_reason or "stop"
+    await history.prepare(agent, ctx)
+    await agent.before_turn(ctx)
     model = resolve(agent.make_model())
     continuing = model.continues_partial and bool(ctx.fold.step_text())
     if ctx.fold.has_step_parts() and not continuing:
         await ctx.reset_step()  # reasoning alone too: it is not shown to the model, so it would come a second time
     request = RoundRequest(
         round_id=f"r{ctx.epoch}",
-        messages=[user_message(ctx), *([ctx.partial] if continuing else [])],
+        messages=[*ctx.messages, *([ctx.partial] if continuing else [])],
         instructions=agent.instructions,
         settings=agent.model_settings,
     )
     end = await _one_round(model, request, ctx)
-    await ctx.end_step()
+    await ctx.end_step(end.finish)
     return end.finish
 
 
@@ -42,12 +45,6 @@ async def _one_round(model: Model, request: RoundRequest, ctx: Context) -> Round
                 return item
             await ctx.emit(item)
     raise ModelInterrupted("the provider's stream ended without a finish")
-
-
-def user_message(ctx: Context) -> Message:
-    """The user's side of the turn, as a UI message."""
-    text = ctx.message if ctx.message is not None else str(ctx.input or "")
-    return {"id": f"user-{ctx.run_id}", "role": "user", "parts": [{"type": "text", "text": text}]}
 
 
 def resolve(model: Model | str) -> Model:

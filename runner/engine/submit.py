@@ -12,6 +12,7 @@ from typing import Any
 
 from runner import ids
 from runner.core.transcript.chunk import to_bytes
+from runner.core.turn.round import Message
 from runner.dispatch import Ticket
 from runner.engine.runtime import Links
 from runner.errors import IdempotencyConflict, InvalidInput, ServerUnreachable, TooLarge
@@ -23,14 +24,18 @@ from runner.telemetry import log
 
 _log = log("submit")
 
+ROLES = ("system", "user", "assistant")
+
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a caller asks for. `budgets` overrides single budgets of the settings."""
+    """What a caller asks for: a text, a JSON value for a function turn, the UI messages before it, or any of them.
+    `budgets` overrides single budgets of the settings."""
 
     agent: str
     message: str | None = None
     input: Any = None
+    messages: list[Message] | None = None
     thread: str | None = None
     idempotency_key: str | None = None
     budgets: dict[str, Any] | None = None
@@ -87,7 +92,8 @@ async def _enqueue(links: Links, ticket: Ticket) -> None:
 
 
 def _payload(submission: Submission, limit: int) -> bytes:
-    request = {"input": submission.input, "message": submission.message}
+    _check_messages(submission.messages or [])
+    request = {"input": submission.input, "message": submission.message, "messages": submission.messages}
     try:
         payload = to_bytes({name: value for name, value in request.items() if value is not None})
     except ValueError as why:
@@ -95,3 +101,14 @@ def _payload(submission: Submission, limit: int) -> bytes:
     if len(payload) > limit:
         raise TooLarge("the input", len(payload), limit, "RUNNER_INPUT_BYTES")
     return payload
+
+
+def _check_messages(messages: list[Any]) -> None:
+    for at, message in enumerate(messages):
+        parts = message.get("parts") if isinstance(message, dict) else None
+        if not isinstance(parts, list) or message.get("role") not in ROLES or not isinstance(message.get("id"), str):
+            raise InvalidInput(
+                f"messages[{at}] is no UI message: it needs an id, a role of {ROLES} and a list of parts"
+            )
+        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+            raise InvalidInput(f"messages[{at}] has a part that is no object with a type")

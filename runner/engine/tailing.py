@@ -103,7 +103,7 @@ class TailHub:
                 yield TailItem(entry.last_seq, entry.epoch, None, entry.terminal)
 
     async def aclose(self) -> None:
-        """Ends the following; tails that still run raise CancelledError in their next wait."""
+        """Ends the following. Tails that still run go on by looking into their streams, until they are left."""
         await stop(self._following)
         await stop(self._nudge)
         await self._reader.aclose()

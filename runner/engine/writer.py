@@ -190,9 +190,9 @@ class AppendPipe:
                 answers = await self._store.run_many(appends)
             except ServerRefused:
                 await self._send_one_by_one(trip)
-            except RunnerError as why:
+            except Exception as why:  # noqa: BLE001 - a sender that died would leave every turn waiting
                 for writer, _ in trip:
-                    writer.refuse(why)
+                    writer.refuse(why if isinstance(why, RunnerError) else ServerRefused("append", repr(why)))
             else:
                 for (writer, _), answer in zip(trip, answers, strict=True):
                     writer.acknowledge(answer)

@@ -209,7 +209,7 @@ def remember(run: RunKeys, epoch: int, field: str, value: bytes, *, keep: str) -
 
 def save_snapshot(run: RunKeys, epoch: int, snapshot: Snapshot) -> Call[Code]:
     """Stores the message so far, at the end of a step."""
-    return Call("snapshot", _code, (epoch, snapshot.to_json()), (run.run, run.snapshot))
+    return Call("snapshot", _code, (epoch, snapshot.to_json(), snapshot.seq), (run.run, run.snapshot))
 
 
 def take_due(keys: Keys, partition: int, *, limit: int, gap_ms: int) -> Call[Due]:
