@@ -122,12 +122,11 @@ class Context:
         self._text_id = None
         await self._append(chunks.reset_step())
 
-    async def end_step(self, finish_reason: str) -> None:
-        """Closes the step, makes it durable, and stores the message so far and why the model stopped."""
+    async def end_step(self) -> None:
+        """Closes the step, makes it durable, and stores the message so far."""
         await self.close_parts()
         await self._append(chunks.finish_step())
         await self.flush()
-        self.fold.finish_reason = finish_reason
         snapshot = Snapshot(seq=self.writer.last_seq, fold=self.fold.dump())
         code = await self._runtime.store.run(calls.save_snapshot(self._turn.run, self.epoch, snapshot))
         if code is Code.GAP:

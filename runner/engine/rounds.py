@@ -18,7 +18,7 @@ from runner.errors import MissingExtra, ModelInterrupted
 async def answer(agent: Agent, ctx: Context) -> str:
     """Runs the rounds of a model agent; returns the finish reason. Raises a ModelError."""
     if ctx.fold.finished_steps:
-        return ctx.fold.finish_reason or "stop"
+        return "stop"
     await history.prepare(agent, ctx)
     await agent.before_turn(ctx)
     model = resolve(agent.make_model())
@@ -32,7 +32,7 @@ async def answer(agent: Agent, ctx: Context) -> str:
         settings=agent.model_settings,
     )
     end = await _one_round(model, request, ctx)
-    await ctx.end_step(end.finish)
+    await ctx.end_step()
     return end.finish
 
 

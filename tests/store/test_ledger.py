@@ -7,7 +7,7 @@ import redis
 from runner.store import calls, reads
 from runner.store.answers import Code
 from runner.store.records import ProcessFacts, Snapshot
-from tests.support.store import Store, claimed, real_clock
+from tests.support.store import Store, batch, claimed, real_clock
 
 
 def facts(process_id: str, running: int = 0) -> ProcessFacts:
@@ -47,16 +47,25 @@ def test_a_step_that_ran_is_recorded_though_its_run_is_cancelling(store: Store) 
 
 def test_a_snapshot_is_the_last_one_and_stamps_the_step(store: Store) -> None:
     run = claimed(store)
-    for seq in (3, 7):
+    for seq in (1, 2):
+        store.run(calls.append(run, 1, batch(seq, "x")))
         at = store.advance(50)
         assert store.run(calls.save_snapshot(run, 1, Snapshot(seq=seq, fold={"n": seq}))) is Code.OK
         assert store.record(run).step_at == at
-    assert store.run(reads.read_snapshot(run)) == Snapshot(seq=7, fold={"n": 7})
+    assert store.run(reads.read_snapshot(run)) == Snapshot(seq=2, fold={"n": 2})
+
+
+def test_a_snapshot_of_more_than_is_stored_is_refused(store: Store) -> None:
+    """A server that lost data must not be given a message that its stream does not hold."""
+    run = claimed(store)
+    store.run(calls.append(run, 1, batch(1, "x")))
+    assert store.run(calls.save_snapshot(run, 1, Snapshot(seq=2, fold={}))) is Code.GAP
+    assert store.run(reads.read_snapshot(run)) is None
 
 
 def test_a_snapshot_may_end_in_half_a_character(store: Store) -> None:
     run = claimed(store)
-    half = Snapshot(seq=1, fold={"text": "\ud83d", "é": None})
+    half = Snapshot(seq=0, fold={"text": "\ud83d", "é": None})
     assert store.run(calls.save_snapshot(run, 1, half)) is Code.OK
     assert store.run(reads.read_snapshot(run)) == half
 
