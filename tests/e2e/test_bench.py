@@ -23,6 +23,7 @@ METRICS = {
     },
     "sweep": {"ratio_100k_1k", "ms_1k", "ms_100k", "cpu_ms_1k", "cpu_ms_100k"},
     "zombie": {"attempts", "epoch_bumps", "accepted"},
+    "fold": {"chunks_per_s_corpus", "chunks_per_s_text", "tool_input_ratio", "rebuild_ratio"},
 }
 NEVER = {"missing", "gaps", "lost", "duplicated", "stuck", "steps_run_twice", "accepted"}
 """What may happen at no size and on no machine."""
