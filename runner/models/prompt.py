@@ -1,17 +1,16 @@
-"""UI messages as the messages of a provider request.
+"""The provider view of a request as the messages of pydantic-ai.
 
-Rules of this file: a pure mapping. No call goes out without exactly one result right after it; two answers in a row
-become one, since providers refuse them. A trailing answer is a partial one to continue: it goes out as one text, ending
-without white space. Thoughts go back only to the provider that signed them; a cut or unsigned thought is left out,
-because adapters would turn it into visible text.
+Rules of this file: a pure mapping. What a model gets to see is the view's decision; here is decided what this library
+can carry. A trailing answer is a partial one to continue: what was said after its last result goes out as one text,
+ending without white space. Thoughts and calls that a provider ran itself go back only under that provider's name:
+without it, adapters would turn them into visible text or refuse them.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_ai.messages import (
     AudioUrl,
@@ -24,6 +23,8 @@ from pydantic_ai.messages import (
     ModelRequestPart,
     ModelResponse,
     ModelResponsePart,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -33,6 +34,21 @@ from pydantic_ai.messages import (
     VideoUrl,
 )
 
+from runner.core.transcript.provider_view import (
+    AssistantMessage,
+    Content,
+    File,
+    Outcome,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    provider_view,
+)
+from runner.core.transcript.tool_state import is_call, parts_of
 from runner.core.turn.round import Message, RoundRequest
 from runner.errors import ModelRejected
 from runner.models.seams import whole_value
@@ -41,6 +57,13 @@ METADATA_KEY = "pydantic_ai"
 """The key of `providerMetadata` that carries what a provider wants back."""
 
 _LINKS: dict[str, type[ImageUrl | AudioUrl | VideoUrl]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
+
+_OUTCOMES: dict[Outcome, Literal["success", "failed", "denied", "interrupted"]] = {
+    "ok": "success",
+    "error": "failed",
+    "denied": "denied",
+    "interrupted": "interrupted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +77,21 @@ class Prompt:
 def to_prompt(request: RoundRequest) -> Prompt:
     """The provider messages of `request`. ModelRejected for a file that cannot be sent."""
     messages: list[Message] = whole_value(request.messages)
+    instructions: list[str] = [whole_value(request.instructions or "")]
     history: list[ModelMessage] = []
-    for message in messages:
-        match message.get("role"):
-            case "user":
-                _add_request(history, _user_parts(message))
-            case "assistant":
-                _add_answer(history, message)
-            case _:
-                pass
-    held = _ready_to_continue(history)
-    return Prompt(_instructed(history, _instructions(whole_value(request.instructions), messages)), held)
-
-
-def _instructions(own: str | None, messages: Sequence[Message]) -> str | None:
-    told = [own or ""] + ["".join(_texts(message)) for message in messages if message.get("role") == "system"]
-    return "\n\n".join(text for text in told if text) or None
+    for message in provider_view(messages):
+        match message:
+            case SystemMessage(content):
+                instructions += [text.text for text in content]
+            case UserMessage(content):
+                _add_request(history, [_user_part(content)])
+            case AssistantMessage(content):
+                _add_response(history, _response_parts(content))
+            case ToolMessage(content):
+                _add_request(history, [_return_part(result) for result in content])
+    _make_continuable(history)
+    told = "\n\n".join(text for text in instructions if text) or None
+    return Prompt(_instructed(history, told), _white_end(messages))
 
 
 def _instructed(history: list[ModelMessage], instructions: str | None) -> list[ModelMessage]:
@@ -82,8 +104,6 @@ def _instructed(history: list[ModelMessage], instructions: str | None) -> list[M
 
 
 def _add_request(history: list[ModelMessage], parts: Sequence[ModelRequestPart]) -> None:
-    if not parts:
-        return
     if history and isinstance(last := history[-1], ModelRequest):
         history[-1] = replace(last, parts=[*last.parts, *parts])
     else:
@@ -91,42 +111,25 @@ def _add_request(history: list[ModelMessage], parts: Sequence[ModelRequestPart])
 
 
 def _add_response(history: list[ModelMessage], parts: Sequence[ModelResponsePart]) -> None:
-    if not parts:
-        return
-    if history and isinstance(last := history[-1], ModelResponse):
-        history[-1] = replace(last, parts=_joined([*last.parts, *parts]))
-    else:
-        history.append(ModelResponse(parts=list(parts)))
+    if parts:
+        history.append(ModelResponse(parts=parts))
 
 
-def _texts(message: Message) -> Iterator[str]:
-    return (part["text"] for part in message.get("parts", ()) if part.get("type") == "text" and part.get("text"))
+def _user_part(content: Sequence[Text | File]) -> UserPromptPart:
+    told = [item.text if isinstance(item, Text) else _file(item) for item in content]
+    return UserPromptPart(told[0] if len(told) == 1 and isinstance(told[0], str) else told)
 
 
-def _user_parts(message: Message) -> list[ModelRequestPart]:
-    content: list[UserContent] = []
-    for part in message.get("parts", ()):
-        match part:
-            case {"type": "text", "text": str(text)} if text:
-                content.append(text)
-            case {"type": "file", "url": str(url)}:
-                content.append(_file(url, str(part.get("mediaType") or "")))
-            case _:
-                pass
-    return [UserPromptPart(content[0] if len(content) == 1 and isinstance(content[0], str) else content)] * bool(
-        content
-    )
-
-
-def _file(url: str, media_type: str) -> UserContent:
+def _file(file: File) -> UserContent:
     """A file by value or by link; links are restricted to the web, because some adapters fetch them."""
-    if url.startswith("data:"):
-        return _inline(url)
-    if not url.startswith(("https://", "http://")):
-        scheme = url.partition(":")[0][:20]
+    if file.url.startswith("data:"):
+        return _inline(file.url)
+    if not file.url.startswith(("https://", "http://")):
+        scheme = file.url.partition(":")[0][:20]
         raise ModelRejected(f"a file link of scheme {scheme!r} cannot be sent; use https: or a base64 data: URL")
-    link: type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl] = _LINKS.get(media_type.partition("/")[0], DocumentUrl)
-    return link(url=url, media_type=media_type or None)
+    kind = file.media_type.partition("/")[0]
+    link: type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl] = _LINKS.get(kind, DocumentUrl)
+    return link(url=file.url, media_type=file.media_type or None)
 
 
 def _inline(url: str) -> BinaryContent:
@@ -136,72 +139,69 @@ def _inline(url: str) -> BinaryContent:
         raise ModelRejected(f"a data: URL of a file cannot be read ({error}); send it base64-encoded") from error
 
 
-def _add_answer(history: list[ModelMessage], message: Message) -> None:
-    """An assistant message: per step one response, then one request with the results of its calls."""
-    for step in _steps(message.get("parts", ())):
-        _add_response(history, _joined([answer for part in step for answer in _answer_part(part)]))
-        _add_request(history, [result for part in step for result in _result_part(part)])
+def _response_parts(content: Sequence[Content]) -> list[ModelResponsePart]:
+    """What can be carried of an answer. What cannot may have been all that a thought led to."""
+    parts = _joined(
+        part for item, after in zip(content, [*content[1:], None], strict=True) for part in _part(item, after)
+    )
+    while parts and isinstance(parts[-1], ThinkingPart):
+        parts.pop()
+    return parts
 
 
-def _steps(parts: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    step: list[Mapping[str, Any]] = []
-    for part in parts:
-        if part.get("type") == "step-start":
-            yield step
-            step = []
-        else:
-            step.append(part)
-    yield step
-
-
-def _answer_part(part: Mapping[str, Any]) -> Iterator[ModelResponsePart]:
-    wanted = _wanted_back(part)
-    match part:
-        case {"type": "text", "text": str(text)} if text:
-            yield TextPart(text, **{key: value for key, value in wanted.items() if key != "signature"})
-        case {"type": "reasoning"} if wanted and part.get("state") != "streaming":
-            yield ThinkingPart(str(part.get("text") or ""), **wanted)
-        case {"type": "file", "url": str(url)} if url.startswith("data:"):
-            yield FilePart(_inline(url))
-        case {"toolCallId": str(call_id)} if not part.get("providerExecuted"):
-            yield ToolCallPart(_tool_name(part), _arguments(part), call_id)
+def _part(item: Content, after: Content | None) -> Iterator[ModelResponsePart]:
+    mark = _mark(item.metadata)
+    signature = mark.pop("signature", None)  # only thoughts are signed
+    match item:
+        case Text(text):
+            yield TextPart(text, **mark)
+        case Reasoning(text) if mark:
+            yield ThinkingPart(text, signature=signature, **mark)
+        case File(url) if url.startswith("data:"):
+            yield FilePart(_inline(url), **mark)
+        case ToolCall(provider_executed=False):
+            yield ToolCallPart(item.tool_name, dict(item.input), item.call_id, **mark)
+        case ToolCall() if isinstance(after, ToolResult):
+            yield from _native_pair(item, after)
         case _:
-            pass
+            pass  # links in an answer have no counterpart; a native result went out with its call
 
 
-def _wanted_back(part: Mapping[str, Any]) -> dict[str, Any]:
+def _native_pair(call: ToolCall, result: ToolResult) -> Iterator[ModelResponsePart]:
+    """A call that the provider ran, with its result: both under one provider's name, or neither."""
+    asked, told = _mark(call.metadata), _mark(result.metadata)
+    if provider := asked.get("provider_name") or told.get("provider_name"):
+        yield NativeToolCallPart(
+            call.tool_name,
+            dict(call.input),
+            call.call_id,
+            id=asked.get("id"),
+            provider_name=provider,
+            provider_details=asked.get("provider_details"),
+        )
+        yield NativeToolReturnPart(
+            result.tool_name,
+            result.value,
+            result.call_id,
+            outcome=_OUTCOMES[result.outcome],
+            provider_name=provider,
+            provider_details=told.get("provider_details"),
+        )
+
+
+def _mark(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the provider wants back with a part of its own; empty when no provider is named."""
-    kept = (part.get("providerMetadata") or {}).get(METADATA_KEY)
+    kept = (metadata or {}).get(METADATA_KEY)
     if not isinstance(kept, dict) or not kept.get("provider_name"):
         return {}
     return {key: kept[key] for key in ("id", "signature", "provider_name", "provider_details") if kept.get(key)}
 
 
-def _tool_name(part: Mapping[str, Any]) -> str:
-    return str(part.get("toolName") or str(part["type"]).removeprefix("tool-"))
+def _return_part(result: ToolResult) -> ToolReturnPart[Any]:
+    return ToolReturnPart(result.tool_name, result.value, result.call_id, outcome=_OUTCOMES[result.outcome])
 
 
-def _arguments(part: Mapping[str, Any]) -> dict[str, Any] | str:
-    given = part.get("input", part.get("rawInput", {}))
-    return given if isinstance(given, dict | str) else json.dumps(given)
-
-
-def _result_part(part: Mapping[str, Any]) -> Iterator[ToolReturnPart[Any]]:
-    if "toolCallId" not in part or part.get("providerExecuted"):
-        return
-    name, call_id, approval = _tool_name(part), str(part["toolCallId"]), part.get("approval") or {}
-    match part.get("state"):
-        case "output-available" if not part.get("preliminary"):
-            yield ToolReturnPart(name, part.get("output"), call_id)
-        case "output-error":
-            yield ToolReturnPart(name, str(part.get("errorText") or "failed"), call_id, outcome="failed")
-        case "output-denied" | "approval-responded" if not approval.get("approved"):
-            yield ToolReturnPart(name, str(approval.get("reason") or "denied"), call_id, outcome="denied")
-        case _:
-            yield ToolReturnPart(name, "interrupted", call_id, outcome="interrupted")
-
-
-def _joined(parts: Sequence[ModelResponsePart]) -> list[ModelResponsePart]:
+def _joined(parts: Iterable[ModelResponsePart]) -> list[ModelResponsePart]:
     """Neighbouring texts as one: a continued text is one text, and adapters put blank lines between two."""
     joined: list[ModelResponsePart] = []
     for part in parts:
@@ -212,14 +212,29 @@ def _joined(parts: Sequence[ModelResponsePart]) -> list[ModelResponsePart]:
     return joined
 
 
-def _ready_to_continue(history: list[ModelMessage]) -> str:
-    """Makes a trailing answer continuable, in place, and returns the white space taken off its end."""
+def _make_continuable(history: list[ModelMessage]) -> None:
+    """Ends a trailing answer with one text, or with the last native result; an answer with neither is asked anew."""
     if not history or not isinstance(last := history[-1], ModelResponse):
-        return ""
-    text = "".join(part.content for part in last.parts if isinstance(part, TextPart))
-    kept, others = text.rstrip(), [part for part in last.parts if not isinstance(part, TextPart)]
-    if kept:
-        history[-1] = replace(last, parts=[*others, TextPart(kept)])
-    else:
-        history.pop()
-    return text[len(kept) :]
+        return
+    results = [index for index, part in enumerate(last.parts) if isinstance(part, NativeToolReturnPart)]
+    start = results[-1] + 1 if results else 0
+    before, after = last.parts[:start], last.parts[start:]
+    text = "".join(part.content for part in after if isinstance(part, TextPart)).rstrip()
+    others = [part for part in after if not isinstance(part, TextPart)]
+    history.pop()
+    _add_response(history, [*before, *others, TextPart(text)] if text else before)
+
+
+def _white_end(messages: Sequence[Message]) -> str:
+    """The white space that ends the answer so far. Taken from the messages, because the view leaves out a text that is
+    nothing else, and a continuation would repeat it."""
+    text = ""
+    for part in parts_of(messages[-1]) if messages and messages[-1].get("role") == "assistant" else ():
+        match part:
+            case {"type": "text", "text": str(more)}:
+                text += more
+            case _ if is_call(part) or part.get("type") == "steering-message":
+                text = ""
+            case _:
+                pass
+    return text[len(text.rstrip()) :]
