@@ -60,18 +60,24 @@ async def ask(world: World) -> str:
     return await world.submit("asker", message="Order 9", messages=CONVERSATION)
 
 
+async def answered(seen: Seen, *, dies_at: int | None = None) -> int:
+    """Plays one turn to its end, its first worker killed after that call; answers how many attempts it took."""
+    world = World(seen.agents)
+    run_id = await ask(world)
+    if dies_at is not None:
+        await world.work_off(world.worker(at_call(dies_at, Fault.DIE_AFTER)))
+    await world.settle(run_id)
+    record = world.record(run_id)
+    assert record.state is State.COMPLETED
+    await world.aclose()
+    return record.attempts
+
+
 def test_a_repair_shapes_the_same_turn() -> None:
     """I6: the hook first, then `before_turn`, then the model, all with one result per call."""
     seen = Seen()
 
-    async def program() -> None:
-        world = World(seen.agents)
-        run_id = await ask(world)
-        await world.settle(run_id)
-        assert world.record(run_id).state is State.COMPLETED
-        await world.aclose()
-
-    run_virtual(program())
+    run_virtual(answered(seen))
     assert seen.names() == ["hook", "hook", "before_turn", "model"]
     before, asked = seen.shown[2][1], seen.shown[3][1]
     assert before == asked
@@ -84,14 +90,7 @@ def test_a_repair_shapes_the_same_turn() -> None:
 def test_a_raising_hook_leaves_the_default_repair() -> None:
     seen = Seen(raising=True)
 
-    async def program() -> None:
-        world = World(seen.agents)
-        run_id = await ask(world)
-        await world.settle(run_id)
-        assert world.record(run_id).state is State.COMPLETED
-        await world.aclose()
-
-    run_virtual(program())
+    run_virtual(answered(seen))
     repaired = seen.shown[-1][1][1]["parts"]
     assert [part.get("state") for part in repaired] == [None, "output-error", "output-error"]
 
@@ -100,15 +99,7 @@ def test_a_stored_repair_is_read_back_by_a_later_attempt() -> None:
     """The hook is asked once, however often the worker is lost after the repair was stored."""
     seen = Seen()
 
-    async def program() -> None:
-        world = World(seen.agents)
-        run_id = await ask(world)
-        await world.work_off(world.worker(at_call(3, Fault.DIE_AFTER)))
-        await world.settle(run_id)
-        assert world.record(run_id).attempts == 2
-        await world.aclose()
-
-    run_virtual(program())
+    assert run_virtual(answered(seen, dies_at=3)) == 2
     assert seen.names().count("hook") == 2
     assert seen.names()[-2:] == ["before_turn", "model"]
     assert seen.shown[-1][1][1]["parts"][1] == {"type": "text", "text": "Which order?"}
