@@ -7,8 +7,8 @@ message are one act; a cancel that came first wins over any other end.
 from __future__ import annotations
 
 from runner.core.recovery.backoff import provider_delay_ms
-from runner.core.recovery.evaluate import Attempt, Seal, after_loss
-from runner.core.run import Ending, Reason, State
+from runner.core.recovery.evaluate import CANCELLED, Attempt, Seal, after_loss
+from runner.core.run import Ending, State
 from runner.core.transcript import chunk as chunks
 from runner.core.transcript.chunk import Chunk
 from runner.core.transcript.reducer import Fold
@@ -25,8 +25,6 @@ from runner.store.records import RunRecord, Snapshot
 from runner.telemetry import log
 
 _log = log("terminal")
-
-CANCELLED = Ending(State.CANCELLED, Reason.CANCEL_REQUESTED)
 
 
 async def end(runtime: Runtime, turn: HostedTurn, ctx: Context, ending: Ending, *, finish_reason: str = "stop") -> None:
