@@ -20,6 +20,7 @@ from runner.errors import InvalidInput, ServerUnreachable
 from runner.store.connection import sync_client
 from runner.store.executor import AsyncExecutor, SyncExecutor
 from runner.store.keys import Keys
+from runner.store.server import check_server
 
 if TYPE_CHECKING:
     from runner.settings import Settings
@@ -58,6 +59,15 @@ def make_runtime(settings: Settings, agents: Agents, process_id: str | None = No
 def make_sync_store(settings: Settings, *, retries: int | None = None) -> SyncExecutor:
     """The store for a plain thread: heartbeats, and a pool's word that a process is gone."""
     return SyncExecutor(server_url(settings), timeout_ms=settings.command_timeout_ms, retries=retries)
+
+
+async def check_store(settings: Settings) -> None:
+    """Refuses a server that cannot be used: raises ServerUnreachable, ServerTooOld or ServerEvicts."""
+    store = AsyncExecutor(server_url(settings), timeout_ms=settings.command_timeout_ms)
+    try:
+        await check_server(store, allow_eviction=settings.allow_eviction)
+    finally:
+        await store.aclose()
 
 
 async def close_links(links: Links) -> None:

@@ -17,7 +17,7 @@ import redis
 from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
-from rq.utils import as_text, import_attribute
+from rq.utils import import_attribute
 
 from runner.errors import RunnerError, ServerUnreachable
 
@@ -110,10 +110,10 @@ class Dispatcher:
         """Those whose job is not in the queue's list. A job that is being claimed right now counts as lost, which is
         harmless: the second one finds the run claimed."""
         try:
-            held = {as_text(item) for item in self._client.lrange(self.queue.key, 0, -1)}
+            held = set(_entries(self._client.lrange(self.queue.key, 0, -1)))
         except redis.RedisError as why:  # away, or refusing: both may pass
             raise ServerUnreachable("the broker", str(why)) from why
-        return [ticket for ticket in tickets if ticket.job_id not in held]
+        return [ticket for ticket in tickets if ticket.job_id.encode() not in held]
 
     def depth(self) -> int:
         """How many jobs wait."""
@@ -122,7 +122,7 @@ class Dispatcher:
         except redis.RedisError as why:
             raise ServerUnreachable("the broker", str(why)) from why
 
-    def tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:
+    def tidy(self, stuck_before: frozenset[bytes]) -> frozenset[bytes]:
         """Clears away what lost workers left in RQ: executions that nobody refreshes, and intermediate entries that
         were there at the last call already (`stuck_before`). Runs are not touched: they are judged by their records.
         Returns what is in the intermediate list now."""
@@ -131,20 +131,19 @@ class Dispatcher:
         except redis.RedisError as why:  # away, or refusing: both may pass
             raise ServerUnreachable("the broker", str(why)) from why
 
-    def _tidy(self, stuck_before: frozenset[str]) -> frozenset[str]:
+    def _tidy(self, stuck_before: frozenset[bytes]) -> frozenset[bytes]:
         started = self.queue.started_job_registry.key
-        waiting = {as_text(item) for item in self._client.lrange(self.queue.key, 0, -1)}
-        stuck = frozenset(as_text(item) for item in self._client.lrange(self.queue.intermediate_queue_key, 0, -1))
-        expired: Any = self._client.zrangebyscore(started, "-inf", int(time.time()))
-        stale = [as_text(item) for item in expired]
+        waiting = set(_entries(self._client.lrange(self.queue.key, 0, -1)))
+        stuck = frozenset(_entries(self._client.lrange(self.queue.intermediate_queue_key, 0, -1)))
+        stale = _entries(self._client.zrangebyscore(started, "-inf", int(time.time())))
         with self._client.pipeline(transaction=False) as pipe:
-            for job_id in stuck & stuck_before:
-                pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
+            for entry in stuck & stuck_before:
+                pipe.lrem(self.queue.intermediate_queue_key, 0, entry)  # type: ignore[arg-type]
             for member in stale:
                 pipe.zrem(started, member)
-                job_id = member.partition(":")[0]
+                job_id = member.partition(b":")[0]
                 if job_id not in waiting:
-                    pipe.delete(TurnJob.key_for(job_id))
+                    pipe.delete(TurnJob.key_for(job_id.decode("utf-8", "replace")))
             pipe.execute()
         return stuck
 
@@ -162,3 +161,8 @@ class Dispatcher:
             failure_ttl=FAILURE_TTL_S,
             description="turn",
         )
+
+
+def _entries(answer: Any) -> list[bytes]:
+    """The entries of a list or registry as they are: a stranger may have written one that is no text."""
+    return [bytes(entry) for entry in answer]

@@ -89,7 +89,7 @@ async def _attempt(runtime: Runtime, turn: HostedTurn, record: RunRecord) -> Non
 
 
 async def _perform(runtime: Runtime, turn: HostedTurn, ctx: Context, record: RunRecord) -> Outcome:
-    work: asyncio.Task[object] = asyncio.create_task(_run_program(runtime, ctx, record.agent))
+    work: asyncio.Task[object] = asyncio.create_task(_contained(runtime, ctx, record.agent))
     turn.begin(work)
     if not await turn.work_is_over(work):
         return Stopped(turn.interrupt or Interrupt.HAND_OVER)
@@ -105,6 +105,14 @@ async def _perform(runtime: Runtime, turn: HostedTurn, ctx: Context, record: Run
         return Raised(RuntimeError("the agent cancelled itself"))
     error = work.exception()
     return Raised(error) if error is not None else Finished(str(work.result()))
+
+
+async def _contained(runtime: Runtime, ctx: Context, name: str) -> str:
+    """Runs the agent. What would end the whole process fails its run instead: other turns live here too."""
+    try:
+        return await _run_program(runtime, ctx, name)
+    except (SystemExit, KeyboardInterrupt) as why:
+        raise RuntimeError(f"the agent raised {type(why).__name__}") from why
 
 
 async def _run_program(runtime: Runtime, ctx: Context, name: str) -> str:

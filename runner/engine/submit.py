@@ -57,6 +57,7 @@ class Submitted:
 async def submit(links: Links, submission: Submission) -> Submitted:
     """Records and enqueues a run. Raises InvalidInput, TooLarge, IdempotencyConflict or a ServerError."""
     settings = links.settings
+    _check_kinds(submission)
     payload = _payload(submission, settings.input_bytes)
     budgets = checked_budgets({**settings.budgets.model_dump(), **(submission.budgets or {})})
     key = submission.idempotency_key and ids.checked_name("idempotency key", submission.idempotency_key)
@@ -112,3 +113,15 @@ def _check_messages(messages: list[Any]) -> None:
             )
         if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
             raise InvalidInput(f"messages[{at}] has a part that is no object with a type")
+
+
+def _check_kinds(submission: Submission) -> None:
+    kinds: tuple[tuple[str, object, type], ...] = (
+        ("agent", submission.agent, str),
+        ("message", submission.message or "", str),
+        ("messages", submission.messages or [], list),
+        ("budgets", submission.budgets or {}, dict),
+    )
+    for name, value, kind in kinds:
+        if not isinstance(value, kind):
+            raise InvalidInput(f"{name} must be a {kind.__name__}, not a {type(value).__name__}")

@@ -59,7 +59,7 @@ class Supervisor:
     def __init__(self, links: Links, facts: ProcessFacts) -> None:
         self._links, self._facts = links, facts
         self._beat_due_ms = self._tidy_due_ms = monotonic_ms()
-        self._stuck: frozenset[str] = frozenset()
+        self._stuck: frozenset[bytes] = frozenset()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweeps until `stop` is set."""
@@ -69,6 +69,8 @@ class Supervisor:
                 await self._once()
             except RunnerError as why:
                 _log.warning("supervisor.server-away", why=str(why))
+            except Exception:  # noqa: BLE001 - whatever it is, no run is brought back by a supervisor that ended
+                _log.exception("supervisor.sweep-broke")
             try:
                 async with asyncio.timeout(sweep_s):
                     await stop.wait()

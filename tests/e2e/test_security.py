@@ -171,6 +171,26 @@ def test_no_forged_job_runs_code_or_ends_the_worker(isolate: bool) -> None:
     play(story)
 
 
+def test_an_entry_that_is_no_text_ends_nobody() -> None:
+    """A stranger may write anything into the lists: workers and supervisors go on, and sweep it away."""
+
+    async def story(fleet: Fleet, runner: Runner) -> None:
+        for name in ("rq:queue:turns", "rq:queue:turns:intermediate"):
+            fleet.redis.execute_command("RPUSH", name, b"\xff\xfe")
+        fleet.start_supervisor()
+        pool = fleet.start_pool()
+        child = pool.one_child()
+        reading = await start(runner, "counter", input={"n": 20, "pace_ms": 5})
+        assert (await reading.counted(20)).attempts == 1
+        dispatcher: Dispatcher = fleet.dispatcher
+        dispatcher.tidy(dispatcher.tidy(frozenset()))
+        await asyncio.to_thread(until, lambda: _at_rest(fleet), 10, "an empty queue")
+        assert pool.one_child().pid == child.pid
+        assert len(await runner.supervisors()) == 1
+
+    play(story)
+
+
 def _at_rest(fleet: Fleet) -> bool:
     return not fleet.redis.exists("rq:queue:turns", "rq:queue:turns:intermediate", "rq:wip:turns")
 

@@ -165,15 +165,33 @@ def test_a_cancel_outlives_the_worker_that_should_have_heard_it(whole_host: bool
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_a_turn_that_ends_its_process_is_tried_again(isolate: bool) -> None:
+@pytest.mark.parametrize("code", [3, 0])
+def test_a_turn_that_ends_its_process_is_tried_again(code: int, isolate: bool) -> None:
+    """Also with code 0: a process that ends by itself was not told to, and its lease need not run out."""
+
     async def story(fleet: Fleet, runner: Runner) -> None:
         fleet.start_supervisor()
         fleet.start_pool(isolate=isolate)
-        reading = await start(runner, "exits")
+        reading = await start(runner, "exits", input=code)
         record = await reading.ended_as("completed")
         assert reading.text == "attempt1 attempt2 "
         assert (record.attempts, record.strikes) == (2, 1)
-        assert await detail(runner, reading.run_id, "lost") == "exit code 3"
+        assert await detail(runner, reading.run_id, "lost") == f"exit code {code}"
+
+    play(story)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("what", ["SystemExit", "KeyboardInterrupt"])
+def test_a_turn_that_would_end_its_process_fails_alone(what: str, isolate: bool) -> None:
+    async def story(fleet: Fleet, runner: Runner) -> None:
+        pool = fleet.start_pool(isolate=isolate)
+        child = pool.one_child()
+        other = await start(runner, "counter", input=COUNT)
+        record = await (await start(runner, "quits", input=what)).ended_as("failed", "agent_error")
+        assert record.error == f"RuntimeError: the agent raised {what}"
+        assert (await other.counted(COUNT["n"])).attempts == 1
+        assert pool.one_child().pid == child.pid
 
     play(story)
 

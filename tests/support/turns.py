@@ -87,11 +87,18 @@ async def raises(ctx: TurnContext) -> AsyncIterator[str]:
 
 @agents.turn("exits")
 async def exits(ctx: TurnContext) -> AsyncIterator[str]:
-    """Its first attempt ends its process."""
+    """Its first attempt ends its process with the code that is its input."""
     yield f"attempt{ctx.attempt} "
     await ctx.flush()
     if ctx.attempt == 1:
-        os._exit(3)
+        os._exit(ctx.input)
+
+
+@agents.turn("quits")
+async def quits(ctx: TurnContext) -> AsyncIterator[str]:
+    """Raises what would end a program, as a careless library does."""
+    yield "trying "
+    raise SystemExit(3) if ctx.input == "SystemExit" else KeyboardInterrupt
 
 
 @agents.turn("poison")

@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.bootstrap import load_agents
+from runner.bootstrap import check_store, load_agents
 from runner.clock import monotonic_ms
 from runner.errors import RunnerError
 from runner.process.address import keep_server, where, with_server
@@ -100,6 +100,7 @@ def run_up(arguments: Namespace) -> int:
     settings = load_settings(**overrides)
     load_agents(settings.agents)  # what every worker would refuse is refused before anything starts
     with with_server(settings) as served:
+        asyncio.run(check_store(served))
         _tell(arguments, settings, served)
         return asyncio.run(_run_all(arguments, settings))
 

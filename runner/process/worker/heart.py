@@ -23,6 +23,12 @@ from runner.telemetry import log
 
 _log = log("heart")
 
+LOOP_STUCK = 71
+"""Exit code of a process whose event loop does not come back."""
+LAPSED_LEASES = 10
+"""After this many leases beyond its limit a stuck loop is given up: its turns are long with others, and the process
+would only hold its place in the pool."""
+
 
 class Heart:
     """Beats every `beat_ms` from its own thread, over a store of its own, until it is stopped."""
@@ -91,7 +97,11 @@ class Heart:
             self._asked = True
             self._loop_seen_ms = monotonic_ms()
             self._loop.call_soon_threadsafe(self._loop_answers)
-        return lag_ms > self._settings.loop_lag_limit_ms
+        limit_ms = self._settings.loop_lag_limit_ms
+        if lag_ms > limit_ms + LAPSED_LEASES * self._settings.lease_ms:
+            _log.critical("heart.process-given-up", lag_ms=lag_ms, turns=len(self._hosted))
+            os._exit(LOOP_STUCK)
+        return lag_ms > limit_ms
 
     def _loop_answers(self) -> None:
         self._asked = False

@@ -26,6 +26,7 @@ from runner.process.worker.heart import Heart, facts_of_this_process
 from runner.process.worker.queue_worker import QueueWorker, check_job
 from runner.settings import Settings
 from runner.store import calls
+from runner.store.answers import Code
 from runner.store.connection import LOST
 from runner.store.keys import Keys
 from runner.telemetry import log
@@ -74,8 +75,8 @@ class IsolatedWorker(QueueWorker):
         code = self._wait_for_horse()
         self._horse = 0
         failed = None if code == 0 else f"the turn's process ended with {code}"
-        if failed is not None:
-            self._end_lease(run_id, f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._end_lease(run_id, cause)  # refused by the store when the turn has left its run, as it should have
         self.finish_in_rq(job, execution, failed=failed)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
@@ -124,15 +125,14 @@ class IsolatedWorker(QueueWorker):
             signal.sigtimedwait({signal.SIGCHLD}, WAIT_SLICE_S)
 
     def _end_lease(self, run_id: str, cause: str) -> None:
-        store = make_sync_store(self.settings, retries=self.settings.command_retries)
         keys = Keys(self.settings.key_prefix)
         try:
-            store.run(calls.expire_lease(keys.of_run(run_id), owner=self.name, cause=cause))
-            _log.warning("isolated.turn-lost", run_id=run_id, cause=cause)
+            code = self._listing.run(calls.expire_lease(keys.of_run(run_id), owner=self.name, cause=cause))
         except RunnerError as why:
             _log.warning("isolated.lease-left-to-run-out", run_id=run_id[:80], why=str(why))
-        finally:
-            store.close()
+            return
+        if code is Code.OK:
+            _log.warning("isolated.turn-lost", run_id=run_id, cause=cause)
 
     def _be_horse(self, run_id: str, epoch: int) -> NoReturn:
         """Runs one turn and exits. What an agent left running is not waited for: it could go on for ever."""

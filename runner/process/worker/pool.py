@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from runner import ids
-from runner.bootstrap import load_agents, make_sync_store, server_url
+from runner.bootstrap import check_store, load_agents, make_sync_store
 from runner.errors import RunnerError
 from runner.process.worker.child import run_child
 from runner.settings import Settings
 from runner.store import calls, reads
-from runner.store.executor import AsyncExecutor
 from runner.store.keys import Keys
-from runner.store.server import check_server
 from runner.telemetry import log
 
 _log = log("pool")
@@ -57,16 +55,8 @@ def run_pool(settings: Settings, *, processes: int, isolate: bool = False) -> in
     Raises ServerError or InvalidInput when they could not work at all.
     """
     agents = load_agents(settings.agents)
-    asyncio.run(_check(settings))
+    asyncio.run(check_store(settings))
     return Pool(settings, processes, lambda name: run_child(settings, agents, name, isolate=isolate)).run()
-
-
-async def _check(settings: Settings) -> None:
-    store = AsyncExecutor(server_url(settings), timeout_ms=settings.command_timeout_ms)
-    try:
-        await check_server(store, allow_eviction=settings.allow_eviction)
-    finally:
-        await store.aclose()
 
 
 class Pool:
@@ -140,8 +130,8 @@ class Pool:
         _log.info(
             "pool.process-ended", process_id=member.process_id, cause=cause or "exit 0", lived_s=round(lived_s, 1)
         )
-        if cause:
-            self._end_leases(member.process_id, cause)
+        if cause or not self._stopping:  # a turn can end its process with code 0, too
+            self._end_leases(member.process_id, cause or "exit code 0")
         member.pid = 0
         member.short_lives = member.short_lives + 1 if cause and lived_s < SHORT_LIFE_S else 0
         delay_s = min(LONGEST_RESPAWN_S, 0.1 * 2**member.short_lives) if member.short_lives > 1 else 0.0
@@ -157,7 +147,7 @@ class Pool:
             if runs:
                 store.run_many([calls.expire_lease(run, owner=process_id, cause=cause) for run in runs])
             store.run(calls.forget_process(keys.workers, process_id))
-            _log.warning("pool.leases-ended", process_id=process_id, cause=cause, turns=len(runs))
+            _log.info("pool.leases-ended", process_id=process_id, cause=cause, turns=len(runs))
         except RunnerError as why:
             _log.warning("pool.leases-left-to-run-out", process_id=process_id, why=str(why))
         finally:

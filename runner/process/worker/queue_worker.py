@@ -21,7 +21,6 @@ from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.timeouts import TimerDeathPenalty
-from rq.utils import as_text
 from rq.worker.base import BaseWorker, WorkerStatus
 
 from runner.dispatch import ForbiddenJob, TurnJob
@@ -265,32 +264,33 @@ class QueueWorker(BaseWorker):
             time.sleep(retry_delay_ms(3) / 1_000)
             return None
 
-    def _pop(self, *, block: bool) -> str | None:
+    def _pop(self, *, block: bool) -> bytes | None:
         source, target = self.queue.key, self.queue.intermediate_queue_key
         if not block:
-            popped = self._popper.lmove(source, target)
+            popped: Any = self._popper.lmove(source, target)
         else:
             connection_id = self._popper_id or int(self._popper.client_id())
             self._popper_id = connection_id
             popped = self._popper.execute_command("BLMOVE", source, target, "LEFT", "RIGHT", self.pop_s)
-        return None if popped is None else as_text(popped)
+        return None if popped is None else bytes(popped)
 
-    def _put_back(self, job_id: str) -> None:
+    def _put_back(self, job_id: bytes) -> None:
         with self._popper.pipeline(transaction=True) as pipe:
-            pipe.lrem(self.queue.intermediate_queue_key, 1, job_id)
+            pipe.execute_command("LREM", self.queue.intermediate_queue_key, 1, job_id)
             pipe.lpush(self.queue.key, job_id)
             pipe.execute()
 
-    def _fetch(self, job_id: str) -> Job | None:
+    def _fetch(self, popped: bytes) -> Job | None:
         """The popped job; None for one that has no hash or was not made by a dispatcher."""
+        job_id = popped.decode("utf-8", "replace")
         try:
             job = TurnJob.fetch(job_id, connection=self.connection, serializer=self.serializer)
             check_job(job)
         except PASSING:
             raise
-        except Exception as why:  # noqa: BLE001 - a forged hash can raise anything; none of it may stop the worker
+        except Exception as why:  # noqa: BLE001 - a forged entry can raise anything; none of it may stop the worker
             _log.warning("worker.job-refused", job_id=job_id[:80], why=type(why).__name__)
-            self._popper.lrem(self.queue.intermediate_queue_key, 1, job_id)
+            self._popper.execute_command("LREM", self.queue.intermediate_queue_key, 1, popped)
             return None
         return job
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 import traceback
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 _log = log("worker")
 
+LOOP_ENDED = 70
+"""Exit code of a process whose event loop ended by itself."""
 UNBLOCK_EVERY_S = 0.01
 BOOKKEEPING_S = 2.0
 """How long RQ's bookkeeping of the last turns may take at the end."""
@@ -41,7 +44,8 @@ class TurnLoop:
 
     def __init__(self, make: Callable[[], Runtime]) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="turns", daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="turns", daemon=True)
         self._thread.start()
         self.runtime = self.wait(self._make(make))
 
@@ -53,8 +57,18 @@ class TurnLoop:
         """Closes the runtime and stops the loop."""
         with contextlib.suppress(TimeoutError, RunnerError):
             self.wait(close_runtime(self.runtime), BOOKKEEPING_S)
+        self._closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(BOOKKEEPING_S)
+
+    def _run(self) -> None:
+        """Runs the loop. Without it the process is of no use and would only hold leases, so it ends with it."""
+        try:
+            self.loop.run_forever()
+        finally:
+            if not self._closing:
+                traceback.print_exc()
+                os._exit(LOOP_ENDED)
 
     @staticmethod
     async def _make(make: Callable[[], Runtime]) -> Runtime:
