@@ -15,7 +15,7 @@ from runner.core.transcript.chunk import to_bytes
 from runner.core.turn.round import Message
 from runner.dispatch import Ticket
 from runner.engine.runtime import Links
-from runner.errors import IdempotencyConflict, InvalidInput, ServerUnreachable, TooLarge
+from runner.errors import IdempotencyConflict, InvalidInput, ServerError, TooLarge
 from runner.settings import checked_budgets
 from runner.store import calls
 from runner.store.answers import Code
@@ -87,7 +87,7 @@ async def _enqueue(links: Links, ticket: Ticket) -> None:
     try:
         await asyncio.to_thread(links.dispatcher.enqueue, [ticket])
         await links.store.run(calls.dispatched(run, ticket.epoch, queue_check_ms=links.settings.queue_check_ms))
-    except ServerUnreachable as why:
+    except ServerError as why:
         # The run is recorded: to say that it is not would make the caller submit it again.
         _log.warning("submit.left-to-supervisor", run_id=ticket.run_id, why=str(why))
 

@@ -26,7 +26,7 @@ from runner.core.recovery.evaluate import (
 from runner.dispatch import Ticket
 from runner.engine.runtime import Links
 from runner.engine.terminal import end_from_outside
-from runner.errors import RecordUnreadable
+from runner.errors import InvalidInput, RecordUnreadable
 from runner.store import calls, reads
 from runner.store.answers import Code, Due
 from runner.store.call import Call
@@ -82,12 +82,21 @@ async def sweep(links: Links) -> Swept:
         for partition in range(ids.PARTITIONS)
     ]
     dues = await links.store.run_many(takes)
-    taken = [(links.keys.of_run(run_id), due) for due in dues for run_id in due.run_ids]
+    taken = [(run, due) for due in dues for run_id in due.run_ids if (run := _known(links, run_id)) is not None]
     swept, plan = Swept(due=len(taken)), _Plan()
     for at in range(0, len(taken), READ_AT_ONCE):
         await _judge(links, taken[at : at + READ_AT_ONCE], plan)
     await _apply(links, plan, swept)
     return swept
+
+
+def _known(links: Links, run_id: str) -> RunKeys | None:
+    """The keys of a run; None for an entry that is no run id: a stranger wrote it, and it must not hide the others."""
+    try:
+        return links.keys.of_run(run_id)
+    except InvalidInput:
+        _log.error("due.no-run", entry=run_id[:80])
+        return None
 
 
 async def _judge(links: Links, taken: Sequence[tuple[RunKeys, Due]], plan: _Plan) -> None:
@@ -125,12 +134,12 @@ def _sort(case: _Case, plan: _Plan, deadlines: Deadlines) -> None:
 async def _apply(links: Links, plan: _Plan, swept: Swept) -> None:
     if plan.later:
         await links.store.run_many(plan.later)
+    first = await _take_back(links, plan.attempt)
+    await _enqueue(links, first, at_front=True)
+    missing = await _missing(links, plan.look)
+    await _enqueue(links, [_ticket(case) for case in plan.enqueue] + missing, at_front=False)
     for case in plan.seal:
         swept.sealed += await _seal(links, case)
-    first = await _take_back(links, plan.attempt)
-    missing = await _missing(links, plan.look)
-    await _enqueue(links, first, at_front=True)
-    await _enqueue(links, [_ticket(case) for case in plan.enqueue] + missing, at_front=False)
     swept.attempts += len(first)
     swept.enqueued += len(plan.enqueue) + len(missing)
 
@@ -181,9 +190,14 @@ async def _seal(links: Links, case: _Case) -> bool:
     assert isinstance(case.verdict, Seal)
     assert case.record is not None
     judged = case.verdict.judged_progress
-    answer = await end_from_outside(
-        links, case.run, case.record.epoch, case.verdict.ending, by="supervisor", judged_progress=judged
-    )
+    try:
+        answer = await end_from_outside(
+            links, case.run, case.record.epoch, case.verdict.ending, by="supervisor", judged_progress=judged
+        )
+    except (ValueError, KeyError, TypeError) as why:  # what is stored of it is not what we write: others must go on
+        _log.error("run.cannot-be-ended", run_id=case.run.run_id, why=type(why).__name__)
+        await links.store.run(calls.reschedule(case.run, case.now_ms + UNREADABLE_MS))
+        return False
     return answer.code is Code.OK
 
 

@@ -25,6 +25,9 @@ from runner.store.connection import retry_delay_ms
 from runner.store.executor import AsyncExecutor
 from runner.store.keys import Keys, RunKeys
 from runner.store.records import Terminal
+from runner.telemetry import log
+
+_log = log("tailing")
 
 UNBLOCK_EVERY_S = 0.002
 
@@ -65,6 +68,12 @@ class _Watch:
     readers: list[_Reader] = field(default_factory=list)
     ended: bool = False
     """The terminal was delivered: there is nothing more to wait for."""
+
+    def look(self) -> None:
+        """Makes every reader look into the stream itself."""
+        for reader in self.readers:
+            reader.overflowed = True
+            reader.news.set()
 
 
 class TailHub:
@@ -126,7 +135,7 @@ class TailHub:
                         yield entry
                         if entry.terminal is not None:
                             return
-                behind = not await self._news(run, reader)
+                behind = not await self._news(run, reader, cursor)
                 while reader.entries and not behind:
                     entry = reader.entries.popleft()
                     if entry.terminal is None and entry.last_seq <= cursor:
@@ -140,15 +149,18 @@ class TailHub:
         finally:
             self._leave(run, reader)
 
-    async def _news(self, run: RunKeys, reader: _Reader) -> bool:
+    async def _news(self, run: RunKeys, reader: _Reader, cursor: int) -> bool:
         """Waits for entries. False when the reader must look into the stream itself: it was too slow, or nothing came
         for so long that the durable state is asked. Raises RunNotFound when the run's keys are gone."""
         try:
             async with asyncio.timeout(self._settings.tail_block_ms / 1_000):
                 await reader.news.wait()
         except TimeoutError:
-            if await self._patient.run(reads.read_run(run)) is None:
+            record = await self._patient.run(reads.read_run(run))
+            if record is None:
                 raise RunNotFound(run.run_id) from None
+            if record.seq < cursor:  # the server lost what it had acknowledged: what follows is another stream
+                raise InvalidCursor(cursor, record.seq) from None
             return False
         reader.news.clear()
         overflowed, reader.overflowed = reader.overflowed, False
@@ -198,6 +210,13 @@ class TailHub:
                 news = await self._reader.read(cursors, count=PAGE_ENTRIES)
             except LOST:
                 failures += 1
+                await asyncio.sleep(retry_delay_ms(failures) / 1_000)
+                continue
+            except Exception:  # noqa: BLE001 - one bad entry must not take live following from all the others
+                _log.exception("tail.broke")
+                failures += 1
+                for watch in self._watches.values():
+                    watch.look()
                 await asyncio.sleep(retry_delay_ms(failures) / 1_000)
                 continue
             failures = 0

@@ -82,7 +82,9 @@ async def end_from_outside(
 
 async def hand_over(runtime: Runtime, turn: HostedTurn, ctx: Context, record: RunRecord) -> None:
     """Gives the run back to the head of the queue, because this process stops."""
-    await ctx.writer.flush()
+    if not await _flushed(turn, ctx):
+        await end_cancelled(runtime, turn, ctx)
+        return
     ctx.writer.fail(AttemptLost(ctx.run_id, turn.epoch, "handed over"))
     handed = calls.hand_over(
         turn.run,
@@ -103,20 +105,15 @@ async def try_again_later(
     runtime: Runtime, turn: HostedTurn, ctx: Context, why: RunnerError, wished_ms: int | None
 ) -> None:
     """Gives the run back to be tried after a delay; seals it when its budgets are spent. No worker was lost."""
-    try:
-        await ctx.writer.flush()
-    except AttemptLost:
-        if turn.interrupt is not Interrupt.CANCEL:
-            raise
+    if not await _flushed(turn, ctx):
         await end_cancelled(runtime, turn, ctx)
         return
-    except RunnerError:
-        pass  # what the server would not take is given out anew by the next attempt
     ctx.writer.fail(AttemptLost(ctx.run_id, turn.epoch, "it is given back"))
     record = await runtime.store.run(reads.read_run(turn.run))
     now_ms = await runtime.store.run(reads.read_time())
     assert record is not None
-    match after_loss(record.facts(), now_ms, runtime.deadlines(), strike=False):
+    deadlines = runtime.deadlines(await runtime.store.run(reads.read_fresh_from(turn.run)))
+    match after_loss(record.facts(), now_ms, deadlines, strike=False):
         case Seal(ending=ending):
             await _end_as_stored(runtime, turn, ctx, Ending(ending.state, ending.reason, str(why)))
         case Attempt(incident=incident):
@@ -127,6 +124,20 @@ async def try_again_later(
             )
             if await runtime.store.run(given_back) is Code.CANCELLED:
                 await end_cancelled(runtime, turn, ctx)
+
+
+async def _flushed(turn: HostedTurn, ctx: Context) -> bool:
+    """Stores what was emitted; False when a cancel refused it. What the server itself would not take is given out anew
+    by the next attempt. Raises AttemptLost."""
+    try:
+        await ctx.writer.flush()
+    except AttemptLost:
+        if turn.interrupt is not Interrupt.CANCEL:
+            raise
+        return False
+    except RunnerError:
+        return True
+    return True
 
 
 async def _finish(

@@ -64,6 +64,11 @@ def read_time() -> Call[int]:
     return Call("TIME", lambda raw: int(raw[0]) * 1_000 + int(raw[1]) // 1_000, (), is_act=False)
 
 
+def read_fresh_from(run: RunKeys) -> Call[int]:
+    """The end of the last outage that a sweep of the run's partition noticed, in ms; 0 when there was none."""
+    return Call("HGET", lambda raw: int(raw or 0), ("fresh_from",), (run.sweep,), is_act=False)
+
+
 def read_snapshot(run: RunKeys) -> Call[Snapshot | None]:
     """The stored snapshot, or None."""
     return Call(

@@ -113,3 +113,18 @@ def test_a_stop_that_comes_before_the_horse_listens_is_not_lost() -> None:
         assert (record.attempts, record.strikes, record.handovers) == (6, 0, 5)
 
     play(story)
+
+
+def test_a_turn_that_burns_the_cpu_is_cancelled_with_its_process() -> None:
+    """I19: it has no boundary and its loop never runs, so its process is ended, and the worker is free again."""
+
+    async def story(fleet: Fleet, runner: Runner) -> None:
+        fleet.start_supervisor()
+        fleet.start_pool(isolate=True)
+        reading = await start(runner, "burns")
+        await reading.until_words(1)
+        await runner.cancel(reading.run_id)
+        await reading.ended_as("cancelled", "cancel_requested")
+        assert (await (await start(runner, "echo", "free")).ended_as("completed")).attempts == 1
+
+    play(story)

@@ -15,6 +15,7 @@ from tests.simulation.scenarios import COUNTER
 from tests.simulation.test_budgets import executions, in_world
 from tests.support.faults import Fault
 from tests.support.simulation import STEP_MS, World, at_call
+from tests.support.virtual_time import pass_ms
 
 Loss = Callable[[World, Ticket], object]
 
@@ -137,5 +138,29 @@ def test_what_rq_says_of_a_job_changes_nothing_of_its_run() -> None:
         await world.watch(lambda: world.now_ms >= until_ms)
         assert kept(world) == before
         assert executions(world, run_id) == 1
+
+    in_world(program)
+
+
+def test_entries_that_are_no_runs_hide_no_run() -> None:
+    """A stranger's member in the index, and a stream that is not ours, cost the others nothing."""
+
+    async def program(world: World) -> None:
+        run_id = await world.submit("counter", input={"n": 3, "pace_ms": 0})
+        broken = await world.submit("counter", input={"n": 3, "pace_ms": 0})
+        due = world.keys.of_run(run_id).due
+        world.store.client.zadd(due, {"no run at all": 0})
+        world.store.client.xadd(world.keys.of_run(broken).stream, {"e": "0", "c": "no json"}, id="1-0")
+        world.store.client.hset(world.keys.of_run(broken).run, mapping={"seq": 1, "cancel_at": 1})
+        while world.pop() is not None:
+            continue
+        supervisor = world.process("supervisor")
+        for _ in range(80):
+            await pass_ms(500)
+            await supervisor.sweep()
+            await world.work_off(world.worker())
+            if world.ended(run_id):
+                break
+        assert world.record(run_id).state is State.COMPLETED
 
     in_world(program)

@@ -94,6 +94,15 @@ async def exits(ctx: TurnContext) -> AsyncIterator[str]:
         os._exit(ctx.input)
 
 
+@agents.turn("burns")
+async def burns(ctx: TurnContext) -> AsyncIterator[str]:
+    """Says a word and then burns the CPU for ever, without a boundary."""
+    yield "burning "
+    await ctx.flush()
+    while True:
+        pass
+
+
 @agents.turn("quits")
 async def quits(ctx: TurnContext) -> AsyncIterator[str]:
     """Raises what would end a program, as a careless library does."""

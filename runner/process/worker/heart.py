@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 
 from runner.clock import monotonic_ms
 from runner.engine.hosting import Hosted
@@ -25,6 +26,8 @@ _log = log("heart")
 
 LOOP_STUCK = 71
 """Exit code of a process whose event loop does not come back."""
+DEAF_S = 5.0
+"""How long a turn in a process of its own may ignore that it was cancelled or lost before the process is ended."""
 LAPSED_LEASES = 10
 """After this many leases beyond its limit a stuck loop is given up: its turns are long with others, and the process
 would only hold its place in the pool."""
@@ -49,6 +52,7 @@ class Heart:
         self._stop = threading.Event()
         self._loop_seen_ms = monotonic_ms()
         self._asked = False
+        self._told_s = 0.0
         self.missed = 0
         """Beats that came later than twice their time, or were withheld."""
         self.stuck = False
@@ -72,6 +76,9 @@ class Heart:
             except RunnerError as why:
                 _log.warning("heart.missed", why=str(why))
                 self.missed += 1
+            except Exception:  # noqa: BLE001 - a heart that stopped would lose every turn of the process
+                _log.exception("heart.broke")
+                self.missed += 1
             if self._stop.wait(self._settings.beat_ms / 1_000):
                 break
             now_ms = monotonic_ms()
@@ -81,15 +88,24 @@ class Heart:
 
     def _beat(self) -> None:
         if self._facts is not None:
-            now = {"running": len(self._hosted), "missed_beats": self.missed}
-            self._store.run(calls.process_beat(self._key, self._facts.model_copy(update=now)))
             self.stuck = self._loop_is_stuck()
         if self.stuck:
             self.missed += 1
             _log.error("heart.loop-stuck", limit_ms=self._settings.loop_lag_limit_ms, turns=len(self._hosted))
-            return
-        for turn, code in self._hosted.beat(self._store, lease_ms=self._settings.lease_ms):
+        else:
+            self._renew()
+        if self._facts is not None:
+            now = {"running": len(self._hosted), "missed_beats": self.missed}
+            self._store.run(calls.process_beat(self._key, self._facts.model_copy(update=now)))
+
+    def _renew(self) -> None:
+        told = self._hosted.beat(self._store, lease_ms=self._settings.lease_ms)
+        for turn, code in told:
             self._loop.call_soon_threadsafe(turn.answered, code)
+        self._told_s = (self._told_s or time.monotonic()) if told else 0.0
+        if self._facts is None and told and time.monotonic() - self._told_s > DEAF_S:
+            _log.critical("heart.turn-does-not-listen", turns=len(told))
+            os._exit(LOOP_STUCK)
 
     def _loop_is_stuck(self) -> bool:
         lag_ms = monotonic_ms() - self._loop_seen_ms if self._asked else 0

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from rq.job import Job
 
 from runner.agent import Agents
-from runner.bootstrap import close_runtime, install, make_runtime, make_sync_store, server_url
+from runner.bootstrap import close_runtime, install, make_beat_store, make_runtime, make_sync_store, server_url
 from runner.errors import RunnerError
 from runner.process.lifeline import end_with_parent
 from runner.process.worker.heart import Heart, facts_of_this_process
@@ -155,7 +155,7 @@ class IsolatedWorker(QueueWorker):
         runtime = make_runtime(settings, self._agents, self.name)
         runtime.requeue.may_enqueue.set()
         install(runtime)
-        heart = Heart(settings, make_sync_store(settings), runtime.hosted, loop, None)
+        heart = Heart(settings, make_beat_store(settings), runtime.hosted, loop, None)
         heart.start()
         turn = loop.create_task(_entry_point(run_id, epoch))
 

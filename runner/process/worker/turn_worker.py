@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from rq.executions import Execution
 from rq.job import Job
 
-from runner.bootstrap import close_runtime, install, make_runtime, make_sync_store, server_url
+from runner.bootstrap import close_runtime, install, make_beat_store, make_runtime, server_url
 from runner.engine import inspection
 from runner.engine.runtime import Runtime
 from runner.errors import RunnerError
@@ -85,7 +85,7 @@ class TurnWorker(QueueWorker):
         self.runtime = self._turns.runtime
         install(self.runtime)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
-        self._beats = make_sync_store(settings)
+        self._beats = make_beat_store(settings)
         facts = facts_of_this_process(settings, process_id)
         self._heart = Heart(settings, self._beats, self.runtime.hosted, self._turns.loop, facts)
         self._left_queue = threading.Event()
