@@ -29,6 +29,8 @@ T = TypeVar("T")
 STASH = "stash"
 _STEP = "step:"
 _HISTORY = "history"
+HISTORY_ROOM = 4
+"""A repaired history may be this many times the size of a submission."""
 
 
 class Context:
@@ -110,7 +112,9 @@ class Context:
 
     async def store_history(self, messages: list[Message]) -> None:
         """Keeps the repaired history for this run."""
-        encoded = _to_json("history", messages, self._runtime.settings.input_bytes, "RUNNER_INPUT_BYTES")
+        # Repair adds to what was within the limit when it was submitted: room for one result per call is left.
+        limit = self._runtime.settings.input_bytes * HISTORY_ROOM
+        encoded = _to_json("history", messages, limit, "RUNNER_INPUT_BYTES")
         self._ledger[_HISTORY] = await self._remember(_HISTORY, encoded, "last")
 
     async def flush(self) -> None:

@@ -34,6 +34,7 @@ from pydantic_ai.messages import (
     VideoUrl,
 )
 
+from runner.core.transcript.call_ids import IdRules
 from runner.core.transcript.provider_view import (
     AssistantMessage,
     Content,
@@ -79,7 +80,7 @@ def to_prompt(request: RoundRequest) -> Prompt:
     messages: list[Message] = whole_value(request.messages)
     instructions: list[str] = [whole_value(request.instructions or "")]
     history: list[ModelMessage] = []
-    for message in provider_view(messages):
+    for message in provider_view(messages, id_rules=IdRules()):
         match message:
             case SystemMessage(content):
                 instructions += [text.text for text in content]

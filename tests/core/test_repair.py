@@ -280,3 +280,24 @@ def test_notes_that_point_at_parts_go_when_a_part_goes() -> None:
     twice = [call("output-available", output=1), call("input-available"), {"type": "text", "text": "a"}]
     (repaired,) = repair([{**answer(*twice), "_fold": {"open": {"text": {"t": 2}}}}]).messages
     assert "_fold" not in repaired
+
+
+@pytest.mark.parametrize("approval", [True, 5, "x", [1], None])
+def test_an_approval_that_is_no_object_costs_no_turn(approval: Any) -> None:
+    result = repair([answer(call("input-available", approval=approval))])
+    assert only(result) == call("output-error", errorText=INTERRUPTED)
+
+
+def test_a_part_that_is_too_large_or_too_deep_is_reported_and_the_default_stands() -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = [deep]
+    for returned in ({"type": "text", "text": "x" * 70_000}, {"type": "data-x", "data": deep}):
+        result = repair([answer(call("input-available"))], lambda part, returned=returned: returned)
+        assert only(result) == call("output-error", errorText=INTERRUPTED)
+        assert "cannot" in result.problems[0].text or "stored" in result.problems[0].text
+
+
+def test_what_a_hook_returns_is_what_a_later_attempt_reads() -> None:
+    result = repair([answer(call("input-available"))], lambda part: {"type": "data-x", "data": (1, {2: 3})})
+    assert only(result) == {"type": "data-x", "data": [1, {"2": 3}]}

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
+from runner.core.transcript.chunk import encode
 from runner.core.transcript.stored_message import NOTES, public_part
 from runner.core.transcript.tool_state import (
     Event,
     Message,
     Part,
     State,
+    approval_of,
     awaits_human,
     is_call,
     is_denied,
@@ -41,6 +43,9 @@ INTERRUPTED = "This call was cut off before a result was stored. Whether it took
 INPUT_CUT = "This call was cut off before its input was complete. It was not run."
 NEVER_RUN = "This call was approved, but a newer message came before it could run. It was not run."
 SUPERSEDED = "The user sent a new message instead of answering."
+
+MOST_PART_BYTES = 65_536
+"""Bytes of JSON that a hook's part may have; more would not fit beside the rest of a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +170,12 @@ class _Pass:
     def _single(self, step: list[Any]) -> list[Any]:
         """The step with each call once: the first settled record, else the furthest one, at the place of the first."""
         kept: list[Any] = []
+        places: dict[str, list[int]] = {}
         for part in step:
-            twin = next((index for index, other in enumerate(kept) if _is_copy(part, other)), -1)
+            same_id = places.setdefault(part["toolCallId"], []) if is_call(part) else []
+            twin = next((index for index in same_id if _is_copy(part, kept[index])), -1)
             if twin < 0:
+                same_id.append(len(kept))
                 kept.append(part)
                 continue
             self.notes.doubled.append(part["toolCallId"])
@@ -218,8 +226,11 @@ class _Pass:
         breach = _breach(chosen, part["toolCallId"])
         if breach:
             return self._failed(part, breach, default)
-        clean: Part = _sound(public_part(copy.deepcopy(chosen)))[0]
-        return clean
+        try:
+            stored = _as_stored(chosen)
+        except (TypeError, ValueError, RecursionError) as why:
+            return self._failed(part, f"returned a part that is not JSON that can be stored ({why})", default)
+        return _sound(public_part(stored))[0]
 
     def _failed(self, part: Part, text: str, default: Part, error: Exception | None = None) -> Part:
         said = f"repair_interrupted_tool_part {text}; the default result is stored"
@@ -261,8 +272,7 @@ def _default(part: Part, fate: _Fate) -> Part:
         case _Fate.DENY, _:
             return {**part, "state": State.OUTPUT_DENIED.value}
         case _Fate.SUPERSEDED, State.APPROVAL_REQUESTED:
-            approval = part.get("approval") if isinstance(part.get("approval"), dict) else {}
-            refused = {"id": part["toolCallId"], **(approval or {}), "approved": False, "reason": SUPERSEDED}
+            refused = {"id": part["toolCallId"], **approval_of(part), "approved": False, "reason": SUPERSEDED}
             return {**part, "state": State.OUTPUT_DENIED.value, "approval": refused}
         case _Fate.SUPERSEDED, _:
             return _errored(part, SUPERSEDED)
@@ -279,7 +289,7 @@ def _errored(part: Part, text: str) -> Part:
     known = part if state_of(part) is not None else {**part, "state": State.INPUT_AVAILABLE.value}
     errored = moved(known, Event.INTERRUPT, errorText=text)
     assert errored is not None, "an interrupted call is not settled"
-    if (errored.get("approval") or {}).get("approved") is not True:
+    if approval_of(errored).get("approved") is not True:
         errored.pop("approval", None)
     return errored
 
@@ -295,8 +305,13 @@ def _breach(chosen: Any, call_id: str) -> str:
             f"returned a tool part in state {chosen.get('state')!r}, which has no result; "
             "settle it (output-available, output-error or output-denied), or return a part of another kind"
         )
-    try:
-        json.dumps(chosen, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as why:
-        return f"returned a part that is not JSON ({why})"
     return ""
+
+
+def _as_stored(chosen: Part) -> Part:
+    """A hook's part in the copy that every later attempt will read. Raises for what cannot be stored."""
+    stored: Part = json.loads(json.dumps(chosen, allow_nan=False))
+    size = len(encode(stored))
+    if size > MOST_PART_BYTES:
+        raise ValueError(f"{size:,} bytes, the limit is {MOST_PART_BYTES:,}")
+    return stored

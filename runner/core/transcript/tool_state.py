@@ -105,7 +105,7 @@ def is_settled(part: Part) -> bool:
 
 def is_denied(part: Part) -> bool:
     """Whether a human said no to the call."""
-    return state_of(part) is State.OUTPUT_DENIED or _approval(part).get("approved") is False
+    return state_of(part) is State.OUTPUT_DENIED or approval_of(part).get("approved") is False
 
 
 def awaits_human(part: object, client_tools: Collection[str]) -> bool:
@@ -206,7 +206,7 @@ def with_error(part: Part, text: str, *, by_client: bool = False) -> Part | None
 
 def with_approval(part: Part, approved: bool, reason: str | None = None) -> Part | None:
     """The part with the human's answer, or None when nobody waits for one. The approval's other fields stay."""
-    approval = {**_approval(part), "approved": approved}
+    approval = {**approval_of(part), "approved": approved}
     approval["id"] = approval.get("id") or part.get("toolCallId")
     if reason is not None:
         approval["reason"] = reason
@@ -223,7 +223,8 @@ def answered(
     return None
 
 
-def _approval(part: Part) -> dict[str, Any]:
+def approval_of(part: Part) -> dict[str, Any]:
+    """The part's approval; empty when it has none, or one that is no object."""
     approval = part.get("approval")
     return approval if isinstance(approval, dict) else {}
 
