@@ -11,8 +11,9 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from runner.core.transcript.chunk import MAX_DEPTH, Chunk, is_deeper, to_bytes
 from runner.core.transcript.event_stream import chunks_in
@@ -29,9 +30,11 @@ _REPLAY, _ROUND_TRIP = "resume-replay", "roundtrip"
 
 def run_fold(arguments: Namespace) -> int:
     """Folds a stream, or cases."""
-    source = _read(arguments.file)
     if arguments.cases:
-        return _run_cases(source)
+        with _open(arguments.file) as lines:
+            return _run_cases(lines)
+    with _open(arguments.file) as file:
+        source = file.read()
     fold, refused = Fold(""), 0
     for number, chunk in enumerate(_chunks(source, as_events=arguments.sse), start=1):
         refusal = chunk if isinstance(chunk, Refusal) else fold.apply(chunk).refusal
@@ -46,7 +49,8 @@ def run_fold(arguments: Namespace) -> int:
 
 def folded_case(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to one case: its message, what was refused, what clients are sent, what is provisional."""
-    mode = case.get("mode") or (case.get("options") or {}).get("mode")
+    options = case.get("options")
+    mode = case.get("mode") or (options.get("mode") if isinstance(options, dict) else None)
     initial = case.get("initial")
     replay = mode == _REPLAY
     fold = Fold("", replay=replay) if initial is None else Fold.of(initial, replay=replay)
@@ -68,9 +72,10 @@ def folded_case(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run_cases(source: bytes) -> int:
+def _run_cases(lines: Iterable[bytes]) -> int:
+    """Answers each case when its line is there: whoever asks may wait for the answer before the next one."""
     sys.stdout.flush()
-    for number, line in enumerate(source.split(b"\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             sys.stdout.buffer.write(to_bytes(folded_case(_case(line, number))) + b"\n")
             sys.stdout.buffer.flush()
@@ -89,11 +94,16 @@ def _case(line: bytes, number: int) -> dict[str, Any]:
     return case
 
 
-def _read(name: str) -> bytes:
+@contextmanager
+def _open(name: str) -> Iterator[BinaryIO]:
     if name == "-":
-        return sys.stdin.buffer.read()
+        if sys.stdin is None:
+            raise InvalidInput("standard input is closed; name a file, or pipe the chunks in")
+        yield sys.stdin.buffer
+        return
     try:
-        return Path(name).read_bytes()
+        with Path(name).open("rb") as file:
+            yield file
     except OSError as why:
         raise InvalidInput(f"{name} cannot be read: {why.strerror or why}") from None
 
