@@ -82,8 +82,15 @@ async def sweep(links: Links) -> Swept:
         for partition in range(ids.PARTITIONS)
     ]
     dues = await links.store.run_many(takes)
-    taken = [(run, due) for due in dues for run_id in due.run_ids if (run := _known(links, run_id)) is not None]
-    swept, plan = Swept(due=len(taken)), _Plan()
+    swept, plan, taken = Swept(), _Plan(), []
+    for partition, due in enumerate(dues):
+        for run_id in due.run_ids:
+            run = _known(links, run_id)
+            if run is None:
+                plan.later.append(calls.forget_due(links.keys, partition, run_id))
+            else:
+                taken.append((run, due))
+    swept.due = len(taken)
     for at in range(0, len(taken), READ_AT_ONCE):
         await _judge(links, taken[at : at + READ_AT_ONCE], plan)
     await _apply(links, plan, swept)

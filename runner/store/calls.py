@@ -233,6 +233,11 @@ def reschedule(run: RunKeys, at_ms: int, *, held_until_ms: int | None = None) ->
     return Call("reschedule", _code, (run.run_id, at_ms, ALIVE_MS, held), (run.run, run.stream, run.due))
 
 
+def forget_due(keys: Keys, partition: int, entry: str) -> Call[Code]:
+    """Removes an entry of the index that is no run at all."""
+    return Call("ZREM", lambda _: Code.OK, (entry,), (keys.due(partition),), is_act=False)
+
+
 def process_beat(key: str, facts: ProcessFacts) -> Call[int]:
     """Says that a process lives; answers the server's clock in ms."""
     body = facts.model_dump_json(exclude={"last_beat_ms"})

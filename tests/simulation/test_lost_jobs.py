@@ -162,5 +162,6 @@ def test_entries_that_are_no_runs_hide_no_run() -> None:
             if world.ended(run_id):
                 break
         assert world.record(run_id).state is State.COMPLETED
+        assert world.store.client.zscore(due, "no run at all") is None
 
     in_world(program)
